@@ -1,0 +1,40 @@
+# Everything on a bare machine: `make run` ends with a score and a report, `make test` with the tests passed.
+# Both set up what they need first; `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help setup run test test-all lint bench clean constraints
+.DEFAULT_GOAL := help
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## the environment in .venv, pinned by constraints.txt (does nothing when it is there)
+
+$(STAMP): pyproject.toml constraints.txt tools/setup.sh tools/build_horovod.sh tools/torchvision_without_cuda.sh
+	@PYTHON="$(PYTHON)" bash tools/setup.sh
+	@touch $@
+
+run: setup ## the main job on this machine: about 3 minutes, ends with a score and a report
+	@$(BIN)/python -m aiperf $(ARGS)
+
+test: setup ## the tests (under 12 minutes on two cores)
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: setup ## the tests with the long ones
+	@$(PYTEST) $(ARGS)
+
+lint: setup ## ruff, mypy strict and the floors of docs/architecture.md
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+constraints: setup ## writes constraints.txt from what is installed now
+	@bash tools/write_constraints.sh
+
+clean: ## removes the environment and every cache; runs/ stays
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

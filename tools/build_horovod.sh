@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# usage: build_horovod.sh PYTHON horovod==VERSION CACHE JOBS
+#
+# Builds Horovod for PyTorch into PYTHON's environment; the wheel is kept in CACHE for the next environment with the same
+# Python, torch and CUDA. Gloo always; NCCL too where CUDA's compiler and NCCL's headers are found.
+# Horovod 0.28.1 asks its compiler for C++14, the headers of PyTorch 2.1 and later need C++17: the compiler is wrapped,
+# the sources stay as they are. A line "missing: …" says what the machine lacks.
+set -euo pipefail
+PY=${1:?python} WANT=${2:?horovod==version} CACHE=${3:?cache} JOBS=${4:-2}
+for tool in g++ cmake make; do
+  command -v "$tool" >/dev/null || { echo "missing: $tool (Debian and Ubuntu: apt-get install g++ cmake make; then: make setup)"; exit 1; }
+done
+header=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h
+[ -f "$header" ] || { echo "missing: Python's headers, $header (Debian and Ubuntu: apt-get install python3-dev; then: make setup)"; exit 1; }
+
+key=$("$PY" -c 'import sys, platform, torch
+print("{}-{}-torch{}".format(sys.implementation.cache_tag, platform.machine(), torch.__version__).replace("+", "_"))')
+kept=$CACHE/$key
+if ls "$kept"/horovod-"${WANT#horovod==}"-*.whl >/dev/null 2>&1; then
+  echo "taking the wheel kept in $kept"
+else
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  cat >"$work/c++" <<'C'
+#!/usr/bin/env bash
+arguments=()
+for argument in "$@"; do
+  case $argument in
+    -std=c++14) argument=-std=c++17 ;;
+    -g) continue ;; # no debug symbols: the library is ten times smaller
+  esac
+  arguments+=("$argument")
+done
+exec g++ "${arguments[@]}"
+C
+  chmod +x "$work/c++"
+  operations=()
+  if "$PY" -c 'import torch, sys; sys.exit(0 if torch.version.cuda else 1)' && command -v nvcc >/dev/null; then
+    if [ -n "${NCCL_HOME:-}" ] || [ -f /usr/include/nccl.h ]; then
+      operations=(HOROVOD_GPU_OPERATIONS=NCCL ${NCCL_HOME:+HOROVOD_NCCL_HOME="$NCCL_HOME"})
+    else
+      echo "note: nvcc is here but NCCL's headers are not (set NCCL_HOME): this Horovod will exchange gradients over Gloo"
+    fi
+  fi
+  # What its setup.py imports must stand in the environment, as build isolation would hide torch from it.
+  "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt setuptools wheel packaging psutil cloudpickle pyyaml cffi
+  mkdir -p "$kept"
+  env CXX="$work/c++" MAKEFLAGS="-j$JOBS" HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
+    HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 "${operations[@]}" \
+    "$PY" -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --no-binary horovod --wheel-dir "$kept" "$WANT"
+fi
+"$PY" -m pip install --disable-pip-version-check --constraint constraints.txt "$kept"/horovod-"${WANT#horovod==}"-*.whl
+"$PY" -c 'import horovod.torch as hvd; assert hvd.gloo_built(); print("horovod.torch with Gloo", "and NCCL" if hvd.nccl_built() else "")'

@@ -1,0 +1,259 @@
+"""The books of a run's work: every interval of the journal, and which of them count.
+
+Each image of a (trial, epoch) counts once: when an epoch is begun again, by another attempt or with a smaller batch, what was
+done of it before becomes wasted. An epoch that the end of the run cuts short counts as far as it went.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    EpochFinished,
+    Progress,
+    ProposalRequested,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TrialFailed,
+    TrialFinished,
+    TrialLost,
+    TrialPrepared,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Of one image of a trial's architecture."""
+
+    training: int
+    """Forward and backward."""
+    validation: int
+    tensor_training: int
+    """Convolutions and matrix products alone."""
+    tensor_validation: int
+
+
+@dataclass(slots=True)
+class Intervals:
+    """Columns, one row an interval; arrays, since a long run has two million."""
+
+    worker: array[int] = field(default_factory=lambda: array("q"))
+    ranks: array[int] = field(default_factory=lambda: array("q"))
+    trial: array[int] = field(default_factory=lambda: array("q"))
+    start: array[float] = field(default_factory=lambda: array("d"))
+    end: array[float] = field(default_factory=lambda: array("d"))
+    flops: array[float] = field(default_factory=lambda: array("d"))
+    """Counted operations; 0 once they are wasted."""
+    wasted: array[float] = field(default_factory=lambda: array("d"))
+    tensor_flops: array[float] = field(default_factory=lambda: array("d"))
+    busy: array[float] = field(default_factory=lambda: array("d"))
+    """Seconds, of one rank."""
+    communication: array[float] = field(default_factory=lambda: array("d"))
+    validation: array[float] = field(default_factory=lambda: array("d"))
+    input: array[float] = field(default_factory=lambda: array("d"))
+    checkpoint: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass(slots=True)
+class Presence:
+    """When a worker was there, with how many accelerators."""
+
+    worker: int
+    host: str
+    device: str
+    ranks: int
+    joined: float
+    left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What an attempt spent before its first image."""
+
+    trial: int
+    worker: int
+    at: float
+    """When it was over."""
+    started: float
+    """When the order was given."""
+    start_seconds: float
+    """Building the module and bringing its weights there."""
+    compile_seconds: float
+    precision: str
+
+
+@dataclass(slots=True)
+class _Open:
+    """The books of an unsettled trial: rows that a later attempt may turn into wasted work."""
+
+    epoch: int = 1
+    """In progress, or next."""
+    rows: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
+    """Of each epoch: the attempt that did it last, and its rows."""
+
+
+@dataclass(slots=True)
+class Books:
+    """A fold: `take` each event in the journal's order."""
+
+    started: RunStarted | None = None
+    at: float = 0.0
+    """Of the last line."""
+    ended: RunEnded | None = None
+    intervals: Intervals = field(default_factory=Intervals)
+    presences: list[Presence] = field(default_factory=list)
+    preparations: list[Preparation] = field(default_factory=list)
+    accuracies: list[tuple[float, float]] = field(default_factory=list)
+    """(at, validation accuracy) of every epoch that was better than all before."""
+    finished: list[tuple[float, int]] = field(default_factory=list)
+    """(at, round) of every finished trial."""
+    failed: int = 0
+    rejected: int = 0
+    lost_workers: int = 0
+    lost_attempts: int = 0
+    down_seconds: float = 0.0
+    clock_steps: list[float] = field(default_factory=list)
+    operations: dict[int, Operations] = field(default_factory=dict)
+    _present: dict[int, Presence] = field(default_factory=dict)
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _rounds: dict[int, int] = field(default_factory=dict)
+    _ordered: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _ranks: dict[int, int] = field(default_factory=dict)
+
+    def take(self, event: AnyEvent) -> None:
+        """One more line of the journal."""
+        match event:
+            case Progress():
+                self._progress(event)
+            case EpochFinished():
+                if not self.accuracies or event.accuracy > self.accuracies[-1][1]:
+                    self.accuracies.append((event.at, event.accuracy))
+                if event.trial in self._open:
+                    self._open[event.trial].epoch = event.epoch + 1
+            case ProposalRequested():
+                self._rounds[event.number] = event.round
+            case TrialProposed():
+                tensor = event.tensor_forward_flops
+                self.operations[event.number] = Operations(
+                    event.forward_flops + event.backward_flops,
+                    event.validation_flops,
+                    tensor + event.tensor_backward_flops,
+                    tensor,
+                )
+            case TrialRejected():
+                self.rejected += 1
+                self._rounds.pop(event.number, None)
+            case TrialStarted():
+                self._ordered[event.trial] = (event.worker, event.at)
+                self._open.setdefault(event.trial, _Open()).epoch = event.epoch
+                self._ranks[event.trial] = self._present[event.worker].ranks
+            case TrialPrepared():
+                worker, ordered = self._ordered[event.trial]
+                self._ranks[event.trial] = event.ranks
+                self.preparations.append(
+                    Preparation(
+                        event.trial,
+                        worker,
+                        event.at,
+                        ordered,
+                        event.build_seconds + event.weights_seconds,
+                        event.compile_seconds,
+                        event.precision,
+                    )
+                )
+            case BatchReduced():
+                opened = self._open[event.trial]
+                if opened.epoch in opened.rows:
+                    self._waste(opened.rows.pop(opened.epoch)[1])
+            case TrialFinished():
+                self.finished.append((event.at, self._rounds[event.trial]))
+                self._settle(event.trial)
+            case TrialFailed():
+                self.failed += 1
+                self._settle(event.trial)
+            case TrialLost():
+                self.lost_attempts += 1
+            case WorkerJoined():
+                presence = Presence(event.worker, event.host, event.device, event.ranks, event.at)
+                self._present[event.worker] = presence
+                self.presences.append(presence)
+            case WorkerLost():
+                self.lost_workers += 1
+                self._present.pop(event.worker).left = event.at
+            case RunStarted():
+                self.started = event
+            case RunResumed():
+                # The killed driver's workers went with it, unseen: their time ends with the last line before.
+                for presence in self._present.values():
+                    presence.left = self.at
+                self._present.clear()
+                self.ended = None
+                self.down_seconds += event.down_seconds
+                if event.clock_stepped_back_seconds > 0:
+                    self.clock_steps.append(event.clock_stepped_back_seconds)
+            case RunEnded():
+                self.ended = event
+            case CeilingMeasured() | CheckpointDropped():
+                pass
+            case _:
+                assert_never(event)
+        self.at = max(self.at, event.at)
+
+    def _progress(self, event: Progress) -> None:
+        rows = self.intervals
+        row = len(rows.start)
+        epochs = self._open[event.trial].rows
+        attempt, earlier = epochs.get(event.epoch, (event.attempt, []))
+        if attempt != event.attempt:
+            self._waste(earlier)
+            earlier = []
+        earlier.append(row)
+        epochs[event.epoch] = (event.attempt, earlier)
+        operations = self.operations[event.trial]
+        rows.worker.append(event.worker)
+        rows.trial.append(event.trial)
+        rows.ranks.append(self._ranks[event.trial])
+        rows.start.append(event.start)
+        rows.end.append(event.end)
+        rows.flops.append(event.training_images * operations.training + event.validation_images * operations.validation)
+        rows.wasted.append(0.0)
+        rows.tensor_flops.append(
+            event.training_images * operations.tensor_training + event.validation_images * operations.tensor_validation
+        )
+        rows.busy.append(event.busy_seconds)
+        rows.communication.append(event.communication_seconds)
+        rows.validation.append(event.validation_seconds)
+        rows.input.append(event.input_seconds)
+        rows.checkpoint.append(event.checkpoint_seconds)
+
+    def _waste(self, indices: list[int]) -> None:
+        for index in indices:
+            self.intervals.wasted[index] = self.intervals.flops[index]
+            self.intervals.flops[index] = 0.0
+
+    def _settle(self, trial: int) -> None:
+        self._open.pop(trial, None)
+        self._ordered.pop(trial, None)
+        self._ranks.pop(trial, None)
+        self._rounds.pop(trial, None)
+
+
+def books(events: Iterable[AnyEvent]) -> Books:
+    """The books after a journal's events."""
+    kept = Books()
+    for event in events:
+        kept.take(event)
+    return kept

@@ -1,0 +1,196 @@
+"""The whole configuration of a run, typed; and how `key=value` words on the command line become one.
+
+Hydra composes it from conf/*.yaml, where a group's choices lie; the dataclasses stand beside what they configure, and only a
+field's own line holds its default. A misspelt option, group or choice is refused before anything starts, with the nearest right.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import MISSING, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from aiperf.errors import BadConfiguration
+from aiperf.limits import LimitsConf, ScheduleConf
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.conf import (
+    Cifar10Conf,
+    DataSetConf,
+    DigitsConf,
+    ImagenetConf,
+    ImagesConf,
+    SyntheticConf,
+)
+from cluster.conf import ClusterConf, SimulatedConf
+from searchers.conf import EvolutionConf, HpoConf, MorphismConf, OffConf, RandomConf, SearcherConf, TpeConf
+
+
+@dataclass
+class BudgetConf:
+    """How far networks may grow; recorded in the journal, since a proposal depends on it."""
+
+    factor: float = 4.0
+    """Forward operations and parameters: at most so many times the starting graph's."""
+    memory_share: float = 0.9
+    """Training memory: at most this share of the smallest accelerator's, at `batch` images."""
+    memory_bytes: int | None = None
+    """Memory of the smallest accelerator; none: measured on the driver's host where it has accelerators, else its memory
+    divided by the ranks of a worker."""
+    batch: int = 32
+    """Images per accelerator at which training memory is reckoned."""
+
+
+@dataclass
+class BatchConf:
+    """Images per accelerator and step."""
+
+    default: int = 64
+    """Before tuning begins."""
+    smallest: int = 8
+    """Tuning goes no lower."""
+    largest: int | None = None
+    """Tuning goes no higher; none: training images / (20 · ranks). The measured ceiling bounds both."""
+
+
+@dataclass
+class RunConf:
+    """One run of the benchmark."""
+
+    dataset: DataSetConf = MISSING
+    schedule: ScheduleConf = field(default_factory=ScheduleConf)
+    searcher: SearcherConf = MISSING
+    hpo: HpoConf = MISSING
+    trainer: TrainerConf = field(default_factory=TrainerConf)
+    budget: BudgetConf = field(default_factory=BudgetConf)
+    batch: BatchConf = field(default_factory=BatchConf)
+    limits: LimitsConf = field(default_factory=LimitsConf)
+    cluster: ClusterConf | None = None
+    """Where to run: absent means this machine; otherwise +cluster=NAME."""
+    name: str | None = None
+    """Second half of the run's folder, runs/<time>-<name>; none: the data set's name."""
+    runs: str = "runs"
+    """Folder of all runs."""
+    seed: int = 0
+    """Everything random is derived from it."""
+    start: str | None = None
+    """Starting graph: a name (`python -m aiperf flops` lists them) or a JSON file; none: the data set's usual one."""
+    executor: str = "ray"
+    """ray: workers as actors of a Ray cluster; inline: one worker inside the driver, for looking into things."""
+    accelerators_per_worker: int | None = None
+    """Accelerators of one worker, all on one node; none: all of a node."""
+    dry_run: bool = False
+    """Print the plan (workers, budget, first graph, its cost, expected epochs, disk) and stop."""
+    resume: str | None = None
+    """Go on with the run in this folder, after whatever end but that of its declared time."""
+    resume_until: int | None = None
+    """With resume: go on after this line of a damaged journal; what follows it is set aside in a file beside it."""
+
+
+GROUPS = ("dataset", "schedule", "searcher", "hpo", "trainer", "cluster")
+
+
+def register() -> None:
+    """Makes the typed schemas known to Hydra; harmless when done twice."""
+    store = ConfigStore.instance()
+    store.store(name="run_schema", node=RunConf)
+    for name, schema in (
+        ("digits", DigitsConf),
+        ("images", ImagesConf),
+        ("cifar10", Cifar10Conf),
+        ("imagenet", ImagenetConf),
+        ("synthetic", SyntheticConf),
+    ):
+        store.store(group="dataset", name=f"{name}_schema", node=schema)
+    store.store(group="schedule", name="schedule_schema", node=ScheduleConf)
+    store.store(group="searcher", name="morphism_schema", node=MorphismConf)
+    store.store(group="searcher", name="evolution_schema", node=EvolutionConf)
+    store.store(group="searcher", name="random_schema", node=RandomConf)
+    store.store(group="hpo", name="tpe_schema", node=TpeConf)
+    store.store(group="hpo", name="off_schema", node=OffConf)
+    store.store(group="trainer", name="trainer_schema", node=TrainerConf)
+    store.store(group="cluster", name="simulated_schema", node=SimulatedConf)
+
+
+def configure(words: Sequence[str]) -> RunConf:
+    """The configuration that the words of a command line describe.
+
+    Raises:
+        BadConfiguration: an option, group or value that there is not; the message names the nearest right one.
+    """
+    register()
+    GlobalHydra.instance().clear()
+    with initialize_config_module(version_base="1.3", config_module="conf"):
+        try:
+            composed = compose(config_name="config", overrides=list(words))
+            built = OmegaConf.to_object(composed)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise BadConfiguration(_mended(error, words)) from error
+    assert isinstance(built, RunConf)
+    return built
+
+
+def as_plain(conf: RunConf) -> dict[str, Any]:
+    """The configuration as JSON values, for the journal."""
+    return asdict(conf)
+
+
+def config_hash(plain: dict[str, Any]) -> str:
+    """SHA-256 of the configuration in canonical JSON: keys in order, no spaces."""
+    return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
+
+
+def _mended(error: Exception, words: Sequence[str]) -> str:
+    """The library's message, with what was probably meant."""
+    while isinstance(error.__cause__, HydraException | OmegaConfBaseException):
+        error = error.__cause__
+    text = str(error).strip().splitlines()
+    message = text[0] if text else type(error).__name__
+    for word in words:
+        key, _, value = word.lstrip("+~").partition("=")
+        wrong_choice = key in GROUPS and value not in choices(key)
+        if wrong_choice:
+            return f"{key}={value}: {key} is one of {', '.join(choices(key))}{_nearest(value, choices(key))}"
+        if key not in option_names() and re.fullmatch(r"[\w.]+", key):
+            return f"there is no option {key!r}{_nearest(key, option_names())}. All options: python -m aiperf --help"
+    return message
+
+
+def _nearest(word: str, right: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, right, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def choices(group: str) -> list[str]:
+    """The choices of a group: the files that lie in it."""
+    folder = Path(str(__import__("conf").__path__[0])) / group
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def option_names() -> list[str]:
+    """Every option there is, whatever the choices: 'schedule.duration_seconds', …"""
+    schemas: dict[str, tuple[type, ...]] = {
+        "dataset": (DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf),
+        "schedule": (ScheduleConf,),
+        "searcher": (MorphismConf, EvolutionConf, RandomConf),
+        "hpo": (TpeConf, OffConf),
+        "trainer": (TrainerConf,),
+        "budget": (BudgetConf,),
+        "batch": (BatchConf,),
+        "limits": (LimitsConf,),
+        "cluster": (SimulatedConf,),
+    }
+    own = [name for name in RunConf.__dataclass_fields__ if name not in schemas]
+    nested = {f"{group}.{name}" for group, types in schemas.items() for type_ in types for name in type_.__dataclass_fields__}
+    return sorted([*own, *GROUPS, *nested])

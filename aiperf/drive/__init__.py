@@ -1,0 +1,1 @@
+"""The impure floor: the only code that touches clock, disk and workers."""

@@ -1,0 +1,200 @@
+"""The loop between journal and machines: hears words, writes them down as events, decides, writes that down, sends orders.
+
+Nothing is sent that does not stand on disk. One flush a turn, however many events it brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aiperf.books import Books
+from aiperf.decide import Command, DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
+from aiperf.drive.clock import Clock
+from aiperf.drive.executor import Executor
+from aiperf.errors import NoWorkers
+from aiperf.events import (
+    AnyEvent,
+    CheckpointDropped,
+    ProposalRequested,
+    RunEnded,
+    TrialFailed,
+    TrialRejected,
+    TrialStarted,
+    WorkerLost,
+)
+from aiperf.hear import hear
+from aiperf.journal import Journal
+from aiperf.limits import progress_seconds
+from aiperf.messages import Drop, Order, Propose, Proposed, Release, Train, Unproposed, Word
+from aiperf.news import news
+from aiperf.procedure import epoch_limit, patience
+from aiperf.propose import check
+from aiperf.run import Run, evolve
+from aiperf.seeds import derive
+from searchers.history import History, News
+
+TURN_SECONDS = 0.5
+"""The longest wait for words: how stale a live table, or an answer to Ctrl-C, can be."""
+LINGER_SECONDS = 2.0
+"""After the end, words that close intervals at the window's edge are waited for so long."""
+
+
+@dataclass(slots=True)
+class Driver:
+    """One driver of one run, from now to its end. Use: `Driver(...).drive()`."""
+
+    run: Run
+    books: Books
+    history: History
+    journal: Journal
+    executor: Executor
+    clock: Clock
+    after_turn: Callable[[Driver], None] = lambda driver: None
+    """Called after every turn: the live table hangs here."""
+    first_worker_seconds: float = 300.0
+    """How long the first worker may take to come up."""
+    interrupted: bool = False
+    """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
+    _events: list[AnyEvent] = field(default_factory=list)
+    _news: list[News] = field(default_factory=list)
+    _orders: list[Order] = field(default_factory=list)
+
+    def drive(self) -> None:
+        """Drives the run until it has ended.
+
+        Raises:
+            NoWorkers: nothing to train on came up in time.
+            JournalNotWritten: the disk would not take an event; nothing has acted on it.
+        """
+        began = self.clock.now()
+        while self.run.ended is None:
+            self._turn(self.executor.words(self._patience()))
+            if not self.run.next_worker and self.clock.now() - began > self.first_worker_seconds:
+                raise NoWorkers(
+                    f"a run needs at least one worker; none came up within {self.first_worker_seconds:.0f} s. "
+                    "The executor's own messages stand above; dry_run=true shows what it asks for"
+                )
+            self.after_turn(self)
+
+    def _patience(self) -> float:
+        return max(0.0, min(TURN_SECONDS, self.run.limits.duration - self.clock.now()))
+
+    def _turn(self, words: list[Word]) -> None:
+        for word in words:
+            for event in self._hear(word):
+                self._take(event)
+        if self.interrupted:
+            self._take(RunEnded(at=self.clock.now(), reason="interrupted"))
+        while commands := decide(self.run, self.clock.now()):
+            for command in commands:
+                self._carry_out(command)
+        self._commit()
+
+    def _hear(self, word: Word) -> list[AnyEvent]:
+        now = self.clock.now()
+        match word:
+            case Proposed():
+                request = self.run.requests.get(word.number)
+                return [] if request is None else [check(self.history, request, word, now)]
+            case Unproposed():
+                if word.number not in self.run.requests:
+                    return []
+                return [TrialRejected(at=now, number=word.number, reason=word.reason)]
+            case _:
+                return hear(self.run, word, now)
+
+    def _take(self, event: AnyEvent) -> None:
+        told = news(self.run, event)
+        evolve(self.run, event)
+        self.books.take(event)
+        self.history.tell(told)
+        self._news += told
+        self._events.append(event)
+
+    def _commit(self) -> None:
+        self.journal.append(self._events)
+        if self._news:
+            self.executor.tell(self._news)
+        for order in self._orders:
+            self.executor.send(order)
+        self._events, self._news, self._orders = [], [], []
+
+    def _carry_out(self, command: Command) -> None:
+        now = self.clock.now()
+        run = self.run
+        match command:
+            case Start():
+                trial = run.trials[command.trial]
+                self._take(
+                    TrialStarted(
+                        at=now,
+                        trial=command.trial,
+                        attempt=command.attempt,
+                        worker=command.worker,
+                        epoch=command.epoch,
+                        batch_size=trial.batch_size,
+                    )
+                )
+                self._orders.append(train_order(run, command, now))
+            case Request():
+                self._take(
+                    ProposalRequested(
+                        at=now,
+                        number=command.number,
+                        worker=command.worker,
+                        round=command.round,
+                        seed=command.seed,
+                        position=run.lines,
+                    )
+                )
+                self._orders.append(
+                    Propose(number=command.number, worker=command.worker, round=command.round, seed=command.seed)
+                )
+            case GiveUp():
+                self._take(TrialFailed(at=now, trial=command.trial, reason=command.reason))
+            case WriteOff():
+                self._take(WorkerLost(at=now, worker=command.worker, reason=command.reason))
+                self._orders.append(Release(worker=command.worker, reason=command.reason))
+            case DropCheckpoint():
+                self._take(CheckpointDropped(at=now, trial=command.trial, reason=command.reason))
+                self._orders.append(Drop(trial=command.trial))
+            case End():
+                self._end(command.reason)
+
+    def _end(self, reason: str) -> None:
+        """Takes in what the workers still say of the time before the end, then writes the end."""
+        self._commit()
+        until = self.clock.now() + LINGER_SECONDS
+        limit = self.run.limits.duration
+        while reason == "duration" and (left := until - self.clock.now()) > 0:
+            if all(self.run.trials[trial].interval_end >= limit for trial in self.run.running):
+                break
+            for word in self.executor.words(min(left, 0.1)):
+                for event in self._hear(word):
+                    self._take(event)
+        self._take(RunEnded(at=self.clock.now(), reason=reason))
+
+
+def train_order(run: Run, start: Start, now: float) -> Train:
+    """All that a worker needs to know of an attempt that has just been started."""
+    trial, limits = run.trials[start.trial], run.limits
+    edges = [edge - now for edge in (limits.warmup, limits.duration) if edge > now]
+    return Train(
+        trial=trial.number,
+        attempt=start.attempt,
+        worker=start.worker,
+        round=trial.round,
+        lineage=run.lineage(trial.parent),
+        morphs=tuple(trial.morphs),
+        parent=trial.parent,
+        first_epoch=start.epoch,
+        last_epoch=epoch_limit(limits.procedure, trial.round),
+        patience=patience(limits.procedure, trial.round),
+        losses=tuple(trial.losses),
+        best_accuracy=trial.best_accuracy,
+        batch_size=trial.batch_size,
+        seed=derive(limits.seed, "trial", trial.number),
+        progress_seconds=progress_seconds(len(run.workers)),
+        edges=tuple(edges),
+    )

@@ -1,0 +1,33 @@
+"""What a driver needs of the machines: to send orders, to hear words, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from aiperf.messages import Order, Word
+from searchers.history import News
+
+
+class Executor(Protocol):
+    """Where a run's orders are carried out: in this process, on Ray, or under a virtual clock."""
+
+    def start(self) -> None:
+        """Brings workers up; each says WorkerUp when it is ready, now or later."""
+        ...
+
+    def tell(self, news: Sequence[News]) -> None:
+        """What searchers learn, in the journal's order; a Propose sent afterwards sees it."""
+        ...
+
+    def send(self, order: Order) -> None:
+        """Has an order carried out; returns at once."""
+        ...
+
+    def words(self, timeout: float) -> list[Word]:
+        """The words that have come; waits up to `timeout` seconds of the driver's clock for the first."""
+        ...
+
+    def close(self) -> None:
+        """Ends all work and releases everything. Words not yet heard are lost."""
+        ...

@@ -1,0 +1,77 @@
+"""One worker inside the driver's own process: to look into a run with a debugger, and for tests. Training waits for no order."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from aiperf.messages import Drop, Order, Propose, Release, Train, Word, WorkerUp
+from aiperf.propose import make
+from searchers import Proposer
+from searchers.history import History, News
+
+Training = Callable[[Train], Iterator[Word]]
+"""Carries out an order to train in this process, word by word."""
+
+
+class InlineExecutor:
+    """Makes proposals at once; trains a little whenever the driver waits for words."""
+
+    def __init__(self, proposer: Proposer, history: History, train: Training, drop: Callable[[int], None]) -> None:
+        """`drop` removes a trial's checkpoint."""
+        self._proposer = proposer
+        self._history = history
+        self._train = train
+        self._drop = drop
+        self._said: deque[Word] = deque()
+        self._training: Iterator[Word] = iter(())
+
+    def start(self) -> None:
+        """The one worker is there."""
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self._said.append(
+            WorkerUp(
+                worker=0,
+                host=socket.gethostname(),
+                ranks=1,
+                device="cpu (inline)",
+                device_memory_bytes=memory,
+                collective="none",
+                machine={},
+            )
+        )
+
+    def tell(self, news: Sequence[News]) -> None:
+        """The history that proposals are made from."""
+        self._history.tell(news)
+
+    def send(self, order: Order) -> None:
+        """Proposes at once; takes up training when the driver next waits."""
+        match order:
+            case Propose():
+                self._said.append(make(self._proposer, self._history, order))
+            case Train():
+                self._training = self._train(order)
+            case Drop():
+                self._drop(order.trial)
+            case Release():
+                self._training = iter(())
+
+    def words(self, timeout: float) -> list[Word]:
+        """What was said, else the next word of the training under way."""
+        if not self._said:
+            word = next(self._training, None)
+            if word is None:
+                time.sleep(min(timeout, 0.01))
+            else:
+                self._said.append(word)
+        said = list(self._said)
+        self._said.clear()
+        return said
+
+    def close(self) -> None:
+        """Leaves off training."""
+        self._training = iter(())

@@ -1,0 +1,35 @@
+"""What a user can mend: every error of the benchmark's own, each saying the law, the offence and the remedy."""
+
+from __future__ import annotations
+
+
+class AiperfError(Exception):
+    """The base of all. Printed without a traceback: the message is all there is to know."""
+
+
+class JournalDamaged(AiperfError):
+    """A line of the journal does not follow from the one before it."""
+
+
+class JournalInUse(AiperfError):
+    """Another driver writes this journal."""
+
+
+class JournalNotWritten(AiperfError):
+    """An append failed; the journal stands as it stood before it."""
+
+
+class NoSuchRun(AiperfError):
+    """A folder that holds no run."""
+
+
+class CannotResume(AiperfError):
+    """A run that is over, or that another configuration is asked of."""
+
+
+class BadConfiguration(AiperfError):
+    """A configuration that contradicts itself."""
+
+
+class NoWorkers(AiperfError):
+    """Nothing to train on."""

@@ -1,0 +1,287 @@
+"""What can happen in a run: the lines of journal.jsonl, typed.
+
+The journal is the run. State, score, report, resume and verification are folds over these events, so an event holds facts,
+never conclusions. Times are seconds since the run began, on the driver's clock, which goes on while a killed run is down.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+SCHEMA = 1
+"""Version of the journal's lines; docs/events.md holds its history."""
+
+
+class Event(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, forbid_unknown_fields=True, gc=False
+):
+    """The base of all events."""
+
+    at: float
+    """Seconds since the run began, on the driver's clock."""
+
+
+class RunStarted(Event, frozen=True, kw_only=True):
+    """The first line: everything that was decided before the run began."""
+
+    schema: int
+    run: str
+    """Name of the run, that of its folder."""
+    started_unix: float
+    """The host's wall clock at the run's beginning, seconds since 1970 (UTC)."""
+    seed: int
+    config: dict[str, Any]
+    """The whole configuration as it was composed."""
+    config_hash: str
+    """SHA-256 of the configuration in canonical JSON."""
+    start_graph: dict[str, Any]
+    """The starting graph in the format of docs/graph-format.md."""
+    dataset: dict[str, Any]
+    """Name, training_images, validation_images, classes, image, channels, is_full_imagenet."""
+    duration_seconds: float
+    """Declared length of the run."""
+    warmup_seconds: float
+    """Where the valid window begins."""
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    """System description of the driver's host."""
+    simulated: bool = False
+    """Under a virtual clock with invented learning curves: never ranked."""
+
+
+class RunResumed(Event, frozen=True, kw_only=True):
+    """A driver took the run up again; what was running is lost with the former one."""
+
+    down_seconds: float
+    """Wall time between the last line and this one; it counts in the score's denominator."""
+    clock_stepped_back_seconds: float
+    """By how much the wall clock lay before the last line; 0 when it did not."""
+    versions: dict[str, str]
+    machine: dict[str, Any]
+
+
+class WorkerJoined(Event, frozen=True, kw_only=True):
+    """A placement of accelerators is ready to train."""
+
+    worker: int
+    host: str
+    ranks: int
+    """Data-parallel processes, one an accelerator."""
+    device: str
+    """The accelerator's model, or the processor's where there is no accelerator."""
+    device_memory_bytes: int
+    """Memory of one accelerator; the host's memory divided by the ranks on a machine without."""
+    collective: str
+    """What exchanges gradients, with its version: 'horovod 0.28.1 (gloo)', 'torch 2.13.0 (gloo)', 'none'."""
+    machine: dict[str, Any]
+
+
+class WorkerLost(Event, frozen=True, kw_only=True):
+    """A worker is gone, with the trial it held."""
+
+    worker: int
+    reason: str
+
+
+class CeilingMeasured(Event, frozen=True, kw_only=True):
+    """The largest batch an accelerator of this worker could hold."""
+
+    worker: int
+    family: str
+    """The architecture family that was measured: the starting graph's fingerprint."""
+    batch_size: int
+    """Images per accelerator."""
+
+
+class ProposalRequested(Event, frozen=True, kw_only=True):
+    """A proposal is wanted for a worker. It sees the history up to the line before this one."""
+
+    number: int
+    """The proposal's number, and its trial's."""
+    worker: int
+    round: int
+    """The worker's round that the proposal is made for, from 1."""
+    seed: int
+    position: int
+    """Lines of the journal that the searcher's history holds: all those before this one."""
+
+
+class TrialProposed(Event, frozen=True, kw_only=True):
+    """An architecture with hyperparameters, rebuilt from its lineage and checked."""
+
+    number: int
+    position: int
+    """Lines of the journal that the searcher's history held; with the number and the seed it re-derives the proposal."""
+    seed: int
+    searcher: str
+    parent: int | None
+    """The trial whose trained weights it inherits; None: the starting graph, freshly initialised."""
+    morphs: list[dict[str, Any]]
+    """From the parent's graph to this one."""
+    batch_size: int
+    """Images per accelerator and step."""
+    kernel_size: int | None
+    """Tuned kernel size, None where it was not tuned."""
+    pruned: list[dict[str, Any]]
+    """Points that tuning tried and that lay over the budget: batch_size, kernel_size, reason."""
+    fingerprint: str
+    forward_flops: int
+    """Operations of one image in training, forward."""
+    backward_flops: int
+    validation_flops: int
+    """Operations of one image in validation."""
+    tensor_forward_flops: int
+    """Convolutions and matrix products alone, for utilisation."""
+    tensor_backward_flops: int
+    parameters: int
+    seconds: float
+    """What the proposal cost on its processor."""
+
+
+class TrialRejected(Event, frozen=True, kw_only=True):
+    """A proposal that could not be rebuilt, or was not legal."""
+
+    number: int
+    reason: str
+
+
+class TrialStarted(Event, frozen=True, kw_only=True):
+    """A worker was told to train."""
+
+    trial: int
+    attempt: int
+    """From 1; a trial lost with its worker is tried again under the next number."""
+    worker: int
+    epoch: int
+    """The first epoch to be done, from 1."""
+    batch_size: int
+
+
+class TrialPrepared(Event, frozen=True, kw_only=True):
+    """The worker holds the module with its weights and is about to train."""
+
+    trial: int
+    attempt: int
+    precision: str
+    ranks: int
+    compiled: bool
+    build_seconds: float
+    weights_seconds: float
+    compile_seconds: float
+
+
+class Progress(Event, frozen=True, kw_only=True):
+    """Work done in an interval of one attempt's epoch. Intervals of an attempt tile its time without overlap."""
+
+    worker: int
+    trial: int
+    attempt: int
+    epoch: int
+    start: float
+    end: float
+    training_images: int
+    """Over all ranks; padding never counts."""
+    validation_images: int
+    busy_seconds: float
+    """Spent in training or validation steps, gradient exchange included, waiting for input excluded; of one rank."""
+    communication_seconds: float
+    """Of the busy seconds: exchange of gradients that the backward pass did not hide."""
+    validation_seconds: float
+    """Of the busy seconds: validation steps."""
+    input_seconds: float
+    """Waited for images."""
+    checkpoint_seconds: float
+    """Training stood still for a checkpoint."""
+
+
+class EpochFinished(Event, frozen=True, kw_only=True):
+    """One pass over the training set, then over the validation set."""
+
+    trial: int
+    attempt: int
+    epoch: int
+    accuracy: float
+    """Top-1 on the validation images, 0..1."""
+    validation_loss: float
+    """Plain cross-entropy, without label smoothing."""
+    training_loss: float
+    learning_rate: float
+    checkpoint: bool
+    """Whether the attempt can be taken up after this epoch."""
+
+
+class BatchReduced(Event, frozen=True, kw_only=True):
+    """Out of memory: the trial goes on with a smaller batch, and tuning learns of a pruned point."""
+
+    trial: int
+    attempt: int
+    from_batch_size: int
+    to_batch_size: int
+
+
+class TrialFinished(Event, frozen=True, kw_only=True):
+    """A trial came to its end: its round's epochs, or no more improvement."""
+
+    trial: int
+    attempt: int
+    reason: str
+    """'epochs' or 'early stop'."""
+    accuracy: float
+    """Best measured validation accuracy."""
+    told_accuracy: float
+    """What the search is told: predicted in the warm-up rounds, else the best measured."""
+
+
+class TrialLost(Event, frozen=True, kw_only=True):
+    """An attempt ended before its time."""
+
+    trial: int
+    attempt: int
+    reason: str
+    """Names the rank and the host where they are known."""
+
+
+class TrialFailed(Event, frozen=True, kw_only=True):
+    """A trial is given up; the search learns that it failed."""
+
+    trial: int
+    reason: str
+
+
+class CheckpointDropped(Event, frozen=True, kw_only=True):
+    """The weights of a trial can no longer be inherited."""
+
+    trial: int
+    reason: str
+
+
+class RunEnded(Event, frozen=True, kw_only=True):
+    """The run is over: its time is up, or someone ended it."""
+
+    reason: str
+    """'duration', 'interrupted', 'no workers', or 'trials'."""
+
+
+AnyEvent = (
+    RunStarted
+    | RunResumed
+    | WorkerJoined
+    | WorkerLost
+    | CeilingMeasured
+    | ProposalRequested
+    | TrialProposed
+    | TrialRejected
+    | TrialStarted
+    | TrialPrepared
+    | Progress
+    | EpochFinished
+    | BatchReduced
+    | TrialFinished
+    | TrialLost
+    | TrialFailed
+    | CheckpointDropped
+    | RunEnded
+)
+"""Every event there is."""

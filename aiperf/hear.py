@@ -1,0 +1,217 @@
+"""What a word of the executor's means: the events it becomes, by the run's state and the driver's clock.
+
+Late words of a dead attempt, doubled and overtaken ones become nothing. Sums become intervals that tile the attempt's time:
+an interval ends when the word arrives and begins where the last one ended, whatever a worker's own clock may say.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    EpochFinished,
+    Progress,
+    TrialFailed,
+    TrialFinished,
+    TrialLost,
+    TrialPrepared,
+    WorkerJoined,
+    WorkerLost,
+)
+from aiperf.messages import (
+    Advanced,
+    Ceiling,
+    CheckpointGone,
+    Crashed,
+    Done,
+    EpochDone,
+    OutOfMemory,
+    Prepared,
+    WorkerDown,
+    WorkerUp,
+)
+from aiperf.procedure import told_accuracy
+from aiperf.run import Run, Trial
+
+HeardWord = (
+    WorkerUp | WorkerDown | Ceiling | Prepared | Advanced | EpochDone | OutOfMemory | Done | Crashed | CheckpointGone
+)
+"""All words but the answers to Propose, which the driver checks against their lineage first."""
+
+
+def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
+    """The events that a word becomes at `now`, seconds since the run began; none, if it says nothing new."""
+    match word:
+        case Advanced():
+            trial = _current(run, word.trial, word.attempt)
+            return [] if trial is None else _advanced(trial, word, now)
+        case EpochDone():
+            return _epoch_done(run, word, now)
+        case WorkerUp():
+            if word.worker < run.next_worker:
+                return []
+            return [
+                WorkerJoined(
+                    at=now,
+                    worker=word.worker,
+                    host=word.host,
+                    ranks=word.ranks,
+                    device=word.device,
+                    device_memory_bytes=word.device_memory_bytes,
+                    collective=word.collective,
+                    machine=word.machine,
+                )
+            ]
+        case WorkerDown():
+            return [WorkerLost(at=now, worker=word.worker, reason=word.reason)] if word.worker in run.workers else []
+        case Ceiling():
+            if word.worker not in run.workers:
+                return []
+            return [CeilingMeasured(at=now, worker=word.worker, family=word.family, batch_size=word.batch_size)]
+        case Prepared():
+            if _current(run, word.trial, word.attempt) is None:
+                return []
+            return [
+                TrialPrepared(
+                    at=now,
+                    trial=word.trial,
+                    attempt=word.attempt,
+                    precision=word.precision,
+                    ranks=word.ranks,
+                    compiled=word.compiled,
+                    build_seconds=word.build_seconds,
+                    weights_seconds=word.weights_seconds,
+                    compile_seconds=word.compile_seconds,
+                )
+            ]
+        case OutOfMemory():
+            trial = _current(run, word.trial, word.attempt)
+            if trial is None or trial.batch_size <= word.to_batch_size:
+                return []
+            return [
+                BatchReduced(
+                    at=now,
+                    trial=word.trial,
+                    attempt=word.attempt,
+                    from_batch_size=word.from_batch_size,
+                    to_batch_size=word.to_batch_size,
+                )
+            ]
+        case Done():
+            return _done(run, word, now)
+        case Crashed():
+            if _current(run, word.trial, word.attempt) is None:
+                return []
+            if not word.retry:
+                return [TrialFailed(at=now, trial=word.trial, reason=word.reason)]
+            return [TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
+        case CheckpointGone():
+            return _checkpoint_gone(run, word, now)
+        case _:
+            assert_never(word)
+
+
+def _current(run: Run, trial: int, attempt: int) -> Trial | None:
+    """The trial, if this attempt is the one that is running."""
+    found = run.trials.get(trial)
+    return found if found is not None and trial in run.running and found.attempt == attempt else None
+
+
+def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
+    if word.epoch != trial.current_epoch:
+        return []  # overtaken by the end of its epoch
+    images = word.training_images - trial.training_images
+    validated = word.validation_images - trial.validation_images
+    if images < 0 or validated < 0 or images + validated == 0:
+        return []
+    assert trial.worker is not None
+    start, end = trial.interval_end, max(now, trial.interval_end)
+    sums = (
+        word.busy_seconds,
+        word.communication_seconds,
+        word.validation_seconds,
+        word.input_seconds,
+        word.checkpoint_seconds,
+    )
+    # What does not fit, since a word came early after a late one, is left to the next interval: sums are compared with sums.
+    busy, communication, validation, input_, checkpoint = (
+        min(max(0.0, new - old), end - start) for new, old in zip(sums, trial.sums, strict=True)
+    )
+    return [
+        Progress(
+            at=now,
+            worker=trial.worker,
+            trial=word.trial,
+            attempt=word.attempt,
+            epoch=word.epoch,
+            start=start,
+            end=end,
+            training_images=images,
+            validation_images=validated,
+            busy_seconds=busy,
+            communication_seconds=communication,
+            validation_seconds=validation,
+            input_seconds=input_,
+            checkpoint_seconds=checkpoint,
+        )
+    ]
+
+
+def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
+    sums = word.advanced
+    trial = _current(run, sums.trial, sums.attempt)
+    if trial is None or sums.epoch != trial.current_epoch:
+        return []
+    return [
+        *_advanced(trial, sums, now),
+        EpochFinished(
+            at=now,
+            trial=sums.trial,
+            attempt=sums.attempt,
+            epoch=sums.epoch,
+            accuracy=word.accuracy,
+            validation_loss=word.validation_loss,
+            training_loss=word.training_loss,
+            learning_rate=word.learning_rate,
+            checkpoint=word.checkpoint,
+        ),
+    ]
+
+
+def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
+    trial = _current(run, word.trial, word.attempt)
+    if trial is None:
+        return []
+    if not trial.accuracies:
+        return [
+            TrialLost(
+                at=now,
+                trial=word.trial,
+                attempt=word.attempt,
+                reason="it was called done before any of its epochs arrived",
+            )
+        ]
+    return [
+        TrialFinished(
+            at=now,
+            trial=word.trial,
+            attempt=word.attempt,
+            reason=word.reason,
+            accuracy=trial.best_accuracy,
+            told_accuracy=told_accuracy(run.limits.procedure, trial.round, trial.accuracies),
+        )
+    ]
+
+
+def _checkpoint_gone(run: Run, word: CheckpointGone, now: float) -> list[AnyEvent]:
+    if _current(run, word.trial, word.attempt) is None:
+        return []
+    dropped = CheckpointDropped(at=now, trial=word.missing, reason=word.reason)
+    if word.missing == word.trial:
+        # The trial begins again; what its earlier epochs did becomes wasted when they are done anew.
+        return [dropped, TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
+    return [dropped, TrialFailed(at=now, trial=word.trial, reason=f"its parent's weights are gone: {word.reason}")]

@@ -1,0 +1,192 @@
+"""The append-only journal of a run: one JSON object a line, each chained to the one before by SHA-256.
+
+Events that arrive together are committed together, with one flush, before anything acts on them. A torn last line (a driver
+killed while it wrote) is dropped and said; damage anywhere else is refused with the line's number and the remedy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from aiperf.errors import JournalDamaged, JournalInUse, JournalNotWritten, NoSuchRun
+from aiperf.events import SCHEMA, AnyEvent, RunStarted
+
+NAME = "journal.jsonl"
+
+_HEX = 64
+_SEAL = b',"chain":"'
+_TAIL = len(_SEAL) + _HEX + len(b'"}')
+_ORIGIN = b"0" * _HEX
+"""What the first line is chained to."""
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where a reading of a journal ended."""
+
+    lines: int
+    """Whole lines."""
+    end: int
+    """Bytes of them."""
+    chain: bytes
+    """The last line's seal."""
+    torn: bytes
+    """What stood after them: a line that a killed driver did not finish."""
+
+
+def seal(chain: bytes, body: bytes) -> bytes:
+    """The chain after a line: SHA-256, in hexadecimal, over the chain before it and the line's own JSON."""
+    return hashlib.sha256(chain + body).hexdigest().encode()
+
+
+class Reader:
+    """Reads a journal from its beginning, checking every line; `reading` says where it ended."""
+
+    def __init__(self, path: Path, until: int | None = None) -> None:
+        if not path.is_file():
+            raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at '{path}'. Runs lie under runs/")
+        self.path = path
+        self._until = until
+        self.reading = Reading(0, 0, _ORIGIN, b"")
+
+    def __iter__(self) -> Iterator[AnyEvent]:
+        chain, lines, end = _ORIGIN, 0, 0
+        with self.path.open("rb", buffering=1 << 20) as file:
+            for line in file:
+                if lines == self._until:
+                    break
+                if not line.endswith(b"\n"):
+                    self.reading = Reading(lines, end, chain, line)
+                    return
+                event, chain = self._parse(line, lines, chain)
+                lines += 1
+                end += len(line)
+                yield event
+                self.reading = Reading(lines, end, chain, b"")
+        if self._until is not None and lines < self._until:
+            raise JournalDamaged(f"resume_until={self._until}, but '{self.path}' has only {lines} whole lines")
+
+    def _parse(self, line: bytes, lines: int, chain: bytes) -> tuple[AnyEvent, bytes]:
+        body = line[: -_TAIL - 1] + b"}"
+        found = line[-_HEX - 3 : -3]
+        if line[-_TAIL - 1 : -_HEX - 3] != _SEAL or not line.endswith(b'"}\n'):
+            raise self._damage(lines, "it carries no seal")
+        expected = seal(chain, body)
+        if found != expected:
+            raise self._damage(lines, "its seal does not follow from the line before it: one of the two was changed")
+        try:
+            event = _decoder.decode(body)
+        except msgspec.ValidationError as error:
+            raise self._damage(lines, f"it is no event of schema {SCHEMA} ({error})") from error
+        if lines == 0:
+            if not isinstance(event, RunStarted):
+                raise self._damage(lines, f"a journal begins with RunStarted, this one with {type(event).__name__}")
+            if event.schema != SCHEMA:
+                raise JournalDamaged(
+                    f"'{self.path}' has schema {event.schema}; this release reads schema {SCHEMA}. Read it with the release that wrote it"
+                )
+        return event, expected
+
+    def _damage(self, lines: int, why: str) -> JournalDamaged:
+        with self.path.open("rb") as file:
+            total = sum(1 for _ in file)
+        return JournalDamaged(
+            f"journal damaged at line {lines + 1} of {total}: {why}; the {lines} events before it are whole. "
+            f"To go on from there: resume_until={lines}"
+        )
+
+
+def read(path: Path, until: int | None = None) -> Reader:
+    """The events of a journal, in order; a run's folder will do for the path.
+
+    Raises:
+        NoSuchRun: there is no journal.
+        JournalDamaged: a line does not follow from the one before it (anything but a torn last line).
+    """
+    return Reader(path / NAME if path.is_dir() else path, until)
+
+
+class Journal:
+    """A journal that is written; one driver at a time. Close it, or use it in a `with` block."""
+
+    def __init__(self, path: Path, reading: Reading | None = None) -> None:
+        """Opens a new journal, or one that was read to its end (`reading`), whose torn last line is then cut off.
+
+        Raises:
+            JournalInUse: another driver holds it.
+        """
+        self.path = path
+        self._file: IO[bytes] = path.open("xb" if reading is None else "r+b", buffering=0)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise JournalInUse(
+                f"one driver writes a journal; '{path}' is being written by another. End that run first"
+            ) from error
+        after = reading or Reading(0, 0, _ORIGIN, b"")
+        self.lines = after.lines
+        self._end = after.end
+        self._chain = after.chain
+        if reading is not None:
+            self._set_aside_what_follows()
+
+    def _set_aside_what_follows(self) -> None:
+        self._file.seek(self._end)
+        rest = self._file.read()
+        if rest:
+            # What is cut off is kept: bad input never costs data.
+            self.path.with_name(f"{self.path.name}.after-line-{self.lines}").write_bytes(rest)
+            self._file.truncate(self._end)
+            os.fsync(self._file.fileno())
+        self._file.seek(self._end)
+
+    def append(self, events: Sequence[AnyEvent]) -> None:
+        """Commits events that arrived together: all of them, with one flush, or none.
+
+        Raises:
+            JournalNotWritten: the disk would not take them; the journal is as it was.
+        """
+        if not events:
+            return
+        chain, written = self._chain, bytearray()
+        for event in events:
+            body = _encoder.encode(event)
+            chain = seal(chain, body)
+            written += body[:-1] + _SEAL + chain + b'"}\n'
+        try:
+            rest = memoryview(written)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
+            raise JournalNotWritten(
+                f"what happened must stand on disk before anything acts on it; '{self.path}' could not be written ({error.strerror}). "
+                f"Make room, then: resume={self.path.parent}"
+            ) from error
+        self._chain = chain
+        self._end += len(written)
+        self.lines += len(events)
+
+    def close(self) -> None:
+        """Lets another driver write it."""
+        self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,117 @@
+"""What a run keeps to, taken from its first event: so that a journal alone says how the run had to be decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from aiperf.errors import BadConfiguration
+from aiperf.events import RunStarted
+from aiperf.procedure import Procedure
+
+
+@dataclass
+class ScheduleConf:
+    """How long a run lasts, and how its rounds lengthen."""
+
+    duration_seconds: float = 43200.0
+    """Length of the run, declared beforehand."""
+    warmup_seconds: float = 3600.0
+    """Where the valid window begins."""
+    epochs: list[int] = field(default_factory=lambda: [15, 30, 45, 60])
+    """Most epochs of a worker's round 1, 2, …; the last holds for all rounds after."""
+    patience: int = 6
+    """Epochs without improvement after which a trial of round 1 ends."""
+    patience_step: int = 2
+    """Added with each round."""
+    largest_patience: int = 20
+    """Patience grows no further."""
+    improvement: float = 0.001
+    """By how much validation cross-entropy must fall to count as improved."""
+    warmup_rounds: int = 3
+    """Rounds in which the search is told a predicted final accuracy, and after which tuning begins."""
+
+    def procedure(self) -> Procedure:
+        """The rules of rounds and trials.
+
+        Raises:
+            BadConfiguration: a number that makes no schedule.
+        """
+        if not self.epochs or min(self.epochs) < 1 or sorted(self.epochs) != list(self.epochs):
+            raise BadConfiguration(
+                f"schedule.epochs are the rounds' limits, each at least 1 and none below the one before; found {list(self.epochs)}"
+            )
+        if not 0 <= self.warmup_seconds < self.duration_seconds:
+            raise BadConfiguration(
+                "a valid window lies between warm-up and end: 0 <= schedule.warmup_seconds < schedule.duration_seconds; "
+                f"found {self.warmup_seconds:g} and {self.duration_seconds:g}"
+            )
+        if self.patience < 1 or self.patience_step < 0 or self.largest_patience < 1 or self.warmup_rounds < 0:
+            raise BadConfiguration("schedule: patience and largest_patience are at least 1, the others at least 0")
+        return Procedure(
+            epochs=tuple(self.epochs),
+            patience=self.patience,
+            patience_step=self.patience_step,
+            largest_patience=self.largest_patience,
+            improvement=self.improvement,
+            warmup_rounds=self.warmup_rounds,
+        )
+
+
+@dataclass
+class LimitsConf:
+    """What bounds a run besides its time."""
+
+    buffer: int = 2
+    """Proposals made ahead for each worker, waiting or under way."""
+    attempts: int = 3
+    """Attempts of a trial that may end with its worker; then it is given up."""
+    silence_seconds: float = 600.0
+    """A worker that says nothing for so long while it trains is regarded as gone."""
+    rejections: int = 100
+    """So many proposals rejected in a row end the run: the search has nothing left to propose."""
+    trials: int | None = None
+    """End after so many finished trials; none: with the time alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds since the run began."""
+
+    seed: int
+    duration: float
+    warmup: float
+    procedure: Procedure
+    buffer: int
+    """Proposals made ahead for each worker, waiting or under way."""
+    attempts: int
+    """Attempts of a trial that may end with its worker; then it is given up."""
+    silence_seconds: float
+    """A worker that says nothing for so long while it trains is regarded as gone."""
+    rejections: int
+    """So many proposals rejected in a row end the run: the search has nothing left to propose."""
+    trials: int | None
+    """The run ends after so many finished trials; None: with its time alone."""
+
+
+def limits_of(started: RunStarted) -> Limits:
+    """The limits that the configuration in the journal's first line sets."""
+    configured = msgspec.convert(started.config["limits"], LimitsConf)
+    schedule = msgspec.convert(started.config["schedule"], ScheduleConf)
+    return Limits(
+        seed=started.seed,
+        duration=started.duration_seconds,
+        warmup=started.warmup_seconds,
+        procedure=schedule.procedure(),
+        buffer=configured.buffer,
+        attempts=configured.attempts,
+        silence_seconds=configured.silence_seconds,
+        rejections=configured.rejections,
+        trials=configured.trials,
+    )
+
+
+def progress_seconds(workers: int) -> float:
+    """How often a worker speaks: max(5 s, workers/50 s), so that a journal gets about 50 events a second at any size."""
+    return max(5.0, workers / 50.0)

@@ -1,0 +1,219 @@
+"""What driver and executor say to each other.
+
+Orders go down, words come back. Words carry no clock of the driver's: a worker speaks in seconds since it took the order,
+and in sums since the epoch began, so that a word that is lost, late, doubled or out of order takes nothing away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True):
+    """The base of all messages."""
+
+
+# --- orders, driver to executor
+
+
+class Propose(_Message, frozen=True, kw_only=True):
+    """Make a proposal, on a processor of the worker it is for."""
+
+    number: int
+    worker: int
+    round: int
+    seed: int
+
+
+class Train(_Message, frozen=True, kw_only=True):
+    """Train a trial, from an epoch on."""
+
+    trial: int
+    attempt: int
+    worker: int
+    round: int
+    lineage: tuple[dict[str, Any], ...]
+    """All morphs from the starting graph to the parent's graph (to the starting graph itself: none)."""
+    morphs: tuple[dict[str, Any], ...]
+    """From the parent's graph to this trial's."""
+    parent: int | None
+    """The trial whose weights are inherited; None: fresh weights."""
+    first_epoch: int
+    """From 1. Above 1 the trial's own checkpoint of the epoch before is taken up."""
+    last_epoch: int
+    """The round's limit."""
+    patience: int
+    """Epochs without improvement after which the trial ends."""
+    losses: tuple[float, ...]
+    """Validation losses of the epochs before first_epoch."""
+    best_accuracy: float
+    """Best validation accuracy of the epochs before first_epoch; 0 before any."""
+    batch_size: int
+    """Per accelerator."""
+    seed: int
+    progress_seconds: float
+    edges: tuple[float, ...]
+    """Edges of the window, in seconds after this order was taken: intervals end there."""
+
+
+class Drop(_Message, frozen=True, kw_only=True):
+    """Remove a trial's checkpoint: nobody will inherit from it."""
+
+    trial: int
+
+
+class Release(_Message, frozen=True, kw_only=True):
+    """The driver regards this worker as gone: end it, and bring another up in its place if one can be had."""
+
+    worker: int
+    reason: str
+
+
+Order = Propose | Train | Drop | Release
+
+
+# --- words, executor to driver
+
+
+class WorkerUp(_Message, frozen=True, kw_only=True):
+    """A worker is ready. The executor names it; a worker that comes back after a loss has a new number."""
+
+    worker: int
+    host: str
+    ranks: int
+    device: str
+    device_memory_bytes: int
+    collective: str
+    machine: dict[str, Any]
+
+
+class WorkerDown(_Message, frozen=True, kw_only=True):
+    """A worker is gone."""
+
+    worker: int
+    reason: str
+
+
+class Ceiling(_Message, frozen=True, kw_only=True):
+    """The measured largest batch per accelerator."""
+
+    worker: int
+    family: str
+    batch_size: int
+
+
+class Proposed(_Message, frozen=True, kw_only=True):
+    """The answer to Propose; the driver rebuilds and checks it."""
+
+    number: int
+    searcher: str
+    parent: int | None
+    morphs: tuple[dict[str, Any], ...]
+    batch_size: int
+    kernel_size: int | None
+    pruned: tuple[dict[str, Any], ...]
+    seconds: float
+
+
+class Unproposed(_Message, frozen=True, kw_only=True):
+    """No proposal could be made."""
+
+    number: int
+    reason: str
+
+
+class Prepared(_Message, frozen=True, kw_only=True):
+    """The module stands on the accelerators with its weights."""
+
+    trial: int
+    attempt: int
+    precision: str
+    ranks: int
+    compiled: bool
+    build_seconds: float
+    weights_seconds: float
+    compile_seconds: float
+
+
+class Advanced(_Message, frozen=True, kw_only=True):
+    """Sums since the epoch began: images of all ranks, seconds of the slowest part of rank 0's clock."""
+
+    trial: int
+    attempt: int
+    epoch: int
+    elapsed: float
+    """Seconds since the order was taken."""
+    training_images: int
+    validation_images: int
+    busy_seconds: float
+    communication_seconds: float
+    validation_seconds: float
+    input_seconds: float
+    checkpoint_seconds: float
+
+
+class EpochDone(_Message, frozen=True, kw_only=True):
+    """An epoch is finished; `advanced` holds its final sums."""
+
+    advanced: Advanced
+    accuracy: float
+    validation_loss: float
+    training_loss: float
+    learning_rate: float
+    checkpoint: bool
+
+
+class OutOfMemory(_Message, frozen=True, kw_only=True):
+    """The batch did not fit; the worker goes on with a smaller one, from the beginning of the epoch."""
+
+    trial: int
+    attempt: int
+    from_batch_size: int
+    to_batch_size: int
+
+
+class Done(_Message, frozen=True, kw_only=True):
+    """The trial came to its end; every epoch was reported before."""
+
+    trial: int
+    attempt: int
+    reason: str
+    """'epochs' or 'early stop'."""
+
+
+class Crashed(_Message, frozen=True, kw_only=True):
+    """The attempt is over without a result."""
+
+    trial: int
+    attempt: int
+    reason: str
+    retry: bool
+    """False where another attempt must end the same way (a proposal that cannot be trained at any batch)."""
+
+
+class CheckpointGone(_Message, frozen=True, kw_only=True):
+    """A checkpoint the attempt needs is not there, or damaged: the attempt did not begin."""
+
+    trial: int
+    attempt: int
+    missing: int
+    """Whose checkpoint: the parent's number, or the trial's own."""
+    reason: str
+
+
+Word = (
+    WorkerUp
+    | WorkerDown
+    | Ceiling
+    | Proposed
+    | Unproposed
+    | Prepared
+    | Advanced
+    | EpochDone
+    | OutOfMemory
+    | Done
+    | Crashed
+    | CheckpointGone
+)

@@ -1,0 +1,62 @@
+"""What the searchers are told of an event, by the run as it stood before it."""
+
+from __future__ import annotations
+
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    RunResumed,
+    TrialFailed,
+    TrialFinished,
+    TrialProposed,
+    WorkerLost,
+)
+from aiperf.run import Run
+from morphism import decode_morph
+from searchers.history import (
+    CeilingKnown,
+    Failed,
+    Finished,
+    News,
+    Point,
+    Proposed,
+    Shrunk,
+    WeightsDropped,
+)
+
+
+def news(run: Run, event: AnyEvent) -> list[News]:
+    """In the order in which the searchers' history takes it in; most events are no news to a search."""
+    match event:
+        case TrialProposed():
+            return [
+                Proposed(
+                    number=event.number,
+                    round=run.requests[event.number].round,
+                    parent=event.parent,
+                    morphs=tuple(decode_morph(morph) for morph in event.morphs),
+                    batch_size=event.batch_size,
+                    kernel_size=event.kernel_size,
+                    fingerprint=event.fingerprint,
+                    pruned=tuple(Point(**point) for point in event.pruned),
+                )
+            ]
+        case TrialFinished():
+            return [Finished(event.trial, event.told_accuracy)]
+        case TrialFailed():
+            return [Failed(event.trial)]
+        case BatchReduced():
+            return [Shrunk(event.trial, event.from_batch_size, event.to_batch_size)]
+        case CheckpointDropped():
+            return [WeightsDropped(event.trial)]
+        case CeilingMeasured():
+            return [CeilingKnown(event.batch_size)]
+        case WorkerLost():
+            # Proposals that waited for a worker go with it.
+            return [Failed(number) for number in run.workers[event.worker].waiting]
+        case RunResumed():
+            return [Failed(number) for worker in run.workers.values() for number in worker.waiting]
+        case _:
+            return []

@@ -1,0 +1,108 @@
+"""The rules of one trial and one round: how long to train, when to stop, and what the search is told.
+
+Sources: docs/benchmark.md, "Procedure". All functions of values to values; the trainer and the driver carry them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """How rounds lengthen, when a trial has stopped improving, and from where predictions end."""
+
+    epochs: tuple[int, ...]
+    """Most epochs of round 1, 2, …; the last holds for all rounds after."""
+    patience: int
+    """Epochs without improvement after which a trial of round 1 ends."""
+    patience_step: int
+    """Added with each round."""
+    largest_patience: int
+    improvement: float
+    """By how much plain validation cross-entropy must fall to count as improved."""
+    warmup_rounds: int
+    """Rounds in which the search is told a predicted final accuracy."""
+
+
+PAPER = Procedure(
+    epochs=(15, 30, 45, 60), patience=6, patience_step=2, largest_patience=20, improvement=0.001, warmup_rounds=3
+)
+"""Rounds from the predecessor's code, the 60 from the paper's Table IV."""
+
+
+def epoch_limit(procedure: Procedure, round_: int) -> int:
+    """Most epochs of a trial of this round (from 1)."""
+    return procedure.epochs[min(round_, len(procedure.epochs)) - 1]
+
+
+def patience(procedure: Procedure, round_: int) -> int:
+    """Epochs without improvement that end a trial: min(6 + 2·(round − 1), 20) in the paper's schedule."""
+    return min(procedure.patience + procedure.patience_step * (round_ - 1), procedure.largest_patience)
+
+
+def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: float) -> bool:
+    """Whether the last `epochs` validation losses brought none that lies `improvement` under the best before it.
+
+    >>> has_stopped_improving([1.0, 0.5, 0.4999, 0.5], epochs=2, improvement=0.001)
+    True
+    """
+    best, since = float("inf"), 0
+    for loss in losses:
+        if loss < best - improvement:
+            best, since = loss, 0
+        else:
+            since += 1
+    return since >= epochs
+
+
+def told_accuracy(procedure: Procedure, round_: int, accuracies: Sequence[float]) -> float:
+    """What the search is told of a finished trial: predicted in the warm-up rounds, else the best measured.
+
+    `accuracies`: validation top-1 of each epoch, 0..1, at least one.
+    """
+    best = max(accuracies)
+    if round_ > procedure.warmup_rounds:
+        return best
+    predicted = predicted_accuracy(accuracies, procedure.epochs[-1])
+    return best if predicted is None or not best <= predicted <= 1.0 else predicted
+
+
+def predicted_accuracy(accuracies: Sequence[float], epoch: int) -> float | None:
+    """The accuracy to be expected at an epoch: c − a·x^(−b), c ≤ 1, a ≥ 0, by least squares; None under 5 epochs.
+
+    For each b of a geometric grid the best (a, c) is a linear regression; the grid is refined twice around its best. Standard
+    arithmetic in a fixed order, so that the same curve gives the same number wherever it is computed.
+
+    >>> round(predicted_accuracy([0.9 - 0.5 * x**-0.7 for x in range(1, 9)], 60), 4)
+    0.8715
+    """
+    if len(accuracies) < 5:
+        return None
+    low, high = 0.02, 5.0
+    exponent = low
+    for _ in range(3):
+        ratio = (high / low) ** (1 / 40)
+        exponents = [low * ratio**i for i in range(41)]
+        exponent = min(exponents, key=lambda b: _fit(accuracies, b)[0])
+        low, high = exponent / ratio, exponent * ratio
+    _, gain, ceiling = _fit(accuracies, exponent)
+    return float(ceiling - gain * epoch**-exponent)
+
+
+def _fit(accuracies: Sequence[float], exponent: float) -> tuple[float, float, float]:
+    """Squared error, a and c of the best c − a·x^(−b) at a given b, with c ≤ 1 and a ≥ 0."""
+    basis = [x**-exponent for x in range(1, len(accuracies) + 1)]
+    count = len(basis)
+    mean_basis, mean = sum(basis) / count, sum(accuracies) / count
+    spread = sum((u - mean_basis) ** 2 for u in basis)
+    gain = -sum((u - mean_basis) * (y - mean) for u, y in zip(basis, accuracies, strict=True)) / spread
+    ceiling = mean + gain * mean_basis
+    if gain < 0.0:
+        gain, ceiling = 0.0, mean
+    if ceiling > 1.0:
+        ceiling = 1.0
+        gain = max(0.0, sum(u * (1.0 - y) for u, y in zip(basis, accuracies, strict=True)) / sum(u * u for u in basis))
+    error = sum((ceiling - gain * u - y) ** 2 for u, y in zip(basis, accuracies, strict=True))
+    return error, gain, ceiling

@@ -1,0 +1,65 @@
+"""From a request to a proposal, and from a proposal to an event: the same on a worker, in the driver and at an audit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+from aiperf.events import ProposalRequested, TrialProposed, TrialRejected
+from aiperf.messages import Propose, Proposed, Unproposed
+from morphism import DamagedMorph, IllegalMorph, apply, cost, decode_morph, encode_morph
+from searchers import History, NothingToPropose, Proposer, Request
+
+
+def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unproposed:
+    """Carries out an order to propose, on whatever processor it was sent to."""
+    began = time.perf_counter()
+    try:
+        proposal = proposer.propose(history, Request(order.number, order.round, order.seed))
+    except NothingToPropose as nothing:
+        return Unproposed(number=order.number, reason=str(nothing))
+    return Proposed(
+        number=order.number,
+        searcher=proposal.searcher,
+        parent=proposal.parent,
+        morphs=tuple(encode_morph(morph) for morph in proposal.morphs),
+        batch_size=proposal.batch_size,
+        kernel_size=proposal.kernel_size,
+        pruned=tuple(asdict(point) for point in proposal.pruned),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def check(history: History, request: ProposalRequested, word: Proposed, at: float) -> TrialProposed | TrialRejected:
+    """Rebuilds a proposal from its lineage and counts its operations; what is not legal, or over the budget, is rejected."""
+    if word.parent is not None and word.parent not in history.trials:
+        return TrialRejected(at=at, number=word.number, reason=f"its parent, trial {word.parent}, is not in the journal")
+    graph = history.graph(word.parent)
+    try:
+        for morph in word.morphs:
+            graph, _ = apply(graph, decode_morph(morph))
+    except (IllegalMorph, DamagedMorph) as error:
+        return TrialRejected(at=at, number=word.number, reason=str(error))
+    counted = cost(graph)
+    if not history.space.budget.allows(counted):
+        return TrialRejected(at=at, number=word.number, reason="over the budget of operations, parameters and memory")
+    return TrialProposed(
+        at=at,
+        number=word.number,
+        position=request.position,
+        seed=request.seed,
+        searcher=word.searcher,
+        parent=word.parent,
+        morphs=list(word.morphs),
+        batch_size=word.batch_size,
+        kernel_size=word.kernel_size,
+        pruned=list(word.pruned),
+        fingerprint=graph.fingerprint,
+        forward_flops=counted.forward_flops,
+        backward_flops=counted.backward_flops,
+        validation_flops=counted.forward_validation_flops,
+        tensor_forward_flops=counted.tensor_forward_flops,
+        tensor_backward_flops=counted.tensor_backward_flops,
+        parameters=counted.parameters,
+        seconds=word.seconds,
+    )

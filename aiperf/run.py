@@ -1,0 +1,381 @@
+"""The state of a run, as a fold of its journal.
+
+`evolve` takes one event in. It works in place, at a cost that depends neither on how many workers there are nor on how long the
+run has been: nobody but the folder of events holds a Run while it changes. What decide needs to look at (idle workers, hungry
+ones, lost trials, droppable checkpoints) is kept up to date here, so that deciding scans nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    EpochFinished,
+    Progress,
+    ProposalRequested,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TrialFailed,
+    TrialFinished,
+    TrialLost,
+    TrialPrepared,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+)
+from aiperf.limits import Limits, limits_of
+
+INHERITABLE = 16
+"""The best so many finished trials can be parents."""
+RETAINED = 2 * INHERITABLE
+"""Checkpoints kept: a proposal under way may still name a parent that has just left the best sixteen."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """One placement of accelerators; a worker that comes back after a loss has a new number."""
+
+    number: int
+    host: str
+    ranks: int
+    device: str
+    joined: float
+    round: int = 0
+    """Trials it has started, attempts not counted anew."""
+    trial: int | None = None
+    waiting: deque[int] = field(default_factory=deque)
+    """Proposals made for it, in the order of their rounds."""
+    requested: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Trial:
+    """A proposal, and what became of it. The books of its images are kept elsewhere (score)."""
+
+    number: int
+    round: int
+    parent: int | None
+    morphs: list[dict[str, Any]]
+    batch_size: int
+    attempt: int = 0
+    losses_of_worker: int = 0
+    """Attempts that ended with the worker or in it; those that a killed driver took along are not held against the trial."""
+    worker: int | None = None
+    epoch: int = 0
+    """Finished epochs, counted from the last that can be taken up."""
+    saved_epoch: int = 0
+    """The last epoch with a checkpoint."""
+    losses: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+    best_accuracy: float = 0.0
+    is_settled: bool = False
+    told_accuracy: float | None = None
+    last_word: float = 0.0
+    # Of the epoch in progress, so that sums of words become intervals.
+    current_epoch: int = 0
+    training_images: int = 0
+    validation_images: int = 0
+    interval_end: float = 0.0
+    sums: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    """busy, communication, validation, input and checkpoint seconds since the epoch began."""
+
+
+@dataclass(slots=True)
+class Run:
+    """All that decide may look at. Made by RunStarted, changed by evolve alone."""
+
+    started: RunStarted
+    limits: Limits
+    lines: int = 0
+    at: float = 0.0
+    ended: str | None = None
+    workers: dict[int, Worker] = field(default_factory=dict)
+    """Those present."""
+    trials: dict[int, Trial] = field(default_factory=dict)
+    requests: dict[int, ProposalRequested] = field(default_factory=dict)
+    next_number: int = 0
+    next_worker: int = 0
+    idle: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Workers without a trial, longest idle first."""
+    ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Idle workers for which a proposal waits."""
+    hungry: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Workers whose proposals, waiting and requested, are fewer than the buffer holds."""
+    lost: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Trials to be tried again or given up, longest lost first."""
+    running: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Trials being trained, longest silent first."""
+    droppable: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Trials whose checkpoints nobody will inherit from."""
+    absent_rounds: dict[str, list[int]] = field(default_factory=dict)
+    """Rounds of the workers that were lost on each host, for those that come back there."""
+    children_due: dict[int, int] = field(default_factory=dict)
+    """How many unsettled trials still may need a parent's weights."""
+    best: list[tuple[float, int]] = field(default_factory=list)
+    """Heap of (told accuracy, −number) of the retained."""
+    retained: set[int] = field(default_factory=set)
+    rejected_in_a_row: int = 0
+    finished: int = 0
+    failed: int = 0
+    highest_round: int = 0
+    ceiling: int | None = None
+    best_accuracy: float | None = None
+
+    def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:
+        """All morphs from the starting graph to a trial's graph."""
+        morphs: list[dict[str, Any]] = []
+        while number is not None:
+            trial = self.trials[number]
+            morphs[:0] = trial.morphs
+            number = trial.parent
+        return tuple(morphs)
+
+
+def replay(events: Iterable[AnyEvent]) -> Run:
+    """The state after a journal's events."""
+    iterator = iter(events)
+    first = next(iterator, None)
+    assert isinstance(first, RunStarted), "the journal's reader has checked that it begins with RunStarted"
+    run = begin(first)
+    for event in iterator:
+        evolve(run, event)
+    return run
+
+
+def begin(event: RunStarted) -> Run:
+    """The state after the first line."""
+    return Run(started=event, limits=limits_of(event), lines=1)
+
+
+def evolve(run: Run, event: AnyEvent) -> None:
+    """Takes one event in."""
+    run.lines += 1
+    run.at = max(run.at, event.at)
+    match event:
+        case Progress():
+            _progressed(run, event)
+        case EpochFinished():
+            _epoch_finished(run, event)
+        case ProposalRequested():
+            worker = run.workers[event.worker]
+            run.requests[event.number] = event
+            run.next_number = event.number + 1
+            worker.requested.add(event.number)
+            if len(worker.requested) + len(worker.waiting) >= run.limits.buffer:
+                del run.hungry[event.worker]
+        case TrialProposed():
+            _proposed(run, event)
+        case TrialRejected():
+            request = run.requests.pop(event.number, None)
+            run.rejected_in_a_row += 1
+            if request is not None and request.worker in run.workers:
+                run.workers[request.worker].requested.discard(event.number)
+                run.hungry[request.worker] = None
+        case TrialStarted():
+            _started(run, event)
+        case TrialPrepared():
+            trial = run.trials[event.trial]
+            trial.last_word = trial.interval_end = event.at
+            run.running.move_to_end(event.trial)
+        case BatchReduced():
+            trial = run.trials[event.trial]
+            trial.batch_size = event.to_batch_size
+            trial.last_word = event.at
+            _begin_epoch(trial, trial.current_epoch)
+            run.running.move_to_end(event.trial)
+        case TrialFinished():
+            _finished(run, event)
+        case TrialLost():
+            _lose(run, event.trial, by_worker=True)
+        case TrialFailed():
+            _failed(run, event)
+        case WorkerJoined():
+            _joined(run, event)
+        case WorkerLost():
+            _worker_gone(run, event.worker, by_worker=True)
+        case CeilingMeasured():
+            run.ceiling = event.batch_size if run.ceiling is None else min(run.ceiling, event.batch_size)
+        case CheckpointDropped():
+            _dropped(run, event)
+        case RunResumed():
+            run.ended = None
+            for present in list(run.workers):
+                _worker_gone(run, present, by_worker=False)
+        case RunEnded():
+            run.ended = event.reason
+        case RunStarted():
+            raise AssertionError("a journal begins once")
+        case _:
+            assert_never(event)
+
+
+def _joined(run: Run, event: WorkerJoined) -> None:
+    rounds = run.absent_rounds.get(event.host)
+    worker = Worker(event.worker, event.host, event.ranks, event.device, event.at, round=rounds.pop(0) if rounds else 0)
+    run.workers[event.worker] = worker
+    run.next_worker = max(run.next_worker, event.worker + 1)
+    run.idle[event.worker] = None
+    run.hungry[event.worker] = None
+
+
+def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
+    worker = run.workers.pop(number)
+    run.idle.pop(number, None)
+    run.ready.pop(number, None)
+    run.hungry.pop(number, None)
+    run.absent_rounds.setdefault(worker.host, []).append(worker.round)
+    for request in worker.requested:
+        # A late answer finds no request and changes nothing.
+        run.requests.pop(request, None)
+    for waiting in worker.waiting:
+        _settle(run, run.trials[waiting])
+    if worker.trial is not None:
+        _lose(run, worker.trial, by_worker=by_worker)
+
+
+def _proposed(run: Run, event: TrialProposed) -> None:
+    request = run.requests.pop(event.number)
+    worker = run.workers[request.worker]
+    worker.requested.discard(event.number)
+    worker.waiting.append(event.number)
+    if worker.trial is None:
+        run.ready[worker.number] = None
+    run.rejected_in_a_row = 0
+    run.trials[event.number] = Trial(event.number, request.round, event.parent, event.morphs, event.batch_size)
+    if event.parent is not None:
+        run.children_due[event.parent] = run.children_due.get(event.parent, 0) + 1
+
+
+def _started(run: Run, event: TrialStarted) -> None:
+    trial, worker = run.trials[event.trial], run.workers[event.worker]
+    if event.attempt == 1:
+        worker.round += 1
+        worker.waiting.remove(event.trial)
+        run.hungry[event.worker] = None
+    run.lost.pop(event.trial, None)
+    del run.idle[event.worker]
+    run.ready.pop(event.worker, None)
+    run.running[event.trial] = None
+    worker.trial = event.trial
+    trial.worker = event.worker
+    trial.attempt = event.attempt
+    trial.last_word = trial.interval_end = event.at
+    trial.epoch = event.epoch - 1
+    del trial.losses[trial.epoch :], trial.accuracies[trial.epoch :]
+    trial.best_accuracy = max(trial.accuracies, default=0.0)
+    _begin_epoch(trial, event.epoch)
+
+
+def _begin_epoch(trial: Trial, epoch: int) -> None:
+    trial.current_epoch = epoch
+    trial.training_images = trial.validation_images = 0
+    trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def _progressed(run: Run, event: Progress) -> None:
+    trial = run.trials[event.trial]
+    if event.epoch != trial.current_epoch:
+        _begin_epoch(trial, event.epoch)
+    trial.training_images += event.training_images
+    trial.validation_images += event.validation_images
+    busy, communication, validation, input_, checkpoint = trial.sums
+    trial.sums = (
+        busy + event.busy_seconds,
+        communication + event.communication_seconds,
+        validation + event.validation_seconds,
+        input_ + event.input_seconds,
+        checkpoint + event.checkpoint_seconds,
+    )
+    trial.interval_end = event.end
+    trial.last_word = event.at
+    run.running.move_to_end(event.trial)
+
+
+def _epoch_finished(run: Run, event: EpochFinished) -> None:
+    trial = run.trials[event.trial]
+    trial.epoch = event.epoch
+    trial.losses.append(event.validation_loss)
+    trial.accuracies.append(event.accuracy)
+    trial.best_accuracy = max(trial.best_accuracy, event.accuracy)
+    if event.checkpoint:
+        trial.saved_epoch = event.epoch
+    run.best_accuracy = event.accuracy if run.best_accuracy is None else max(run.best_accuracy, event.accuracy)
+    _begin_epoch(trial, event.epoch + 1)
+
+
+def _finished(run: Run, event: TrialFinished) -> None:
+    trial = run.trials[event.trial]
+    trial.told_accuracy = event.told_accuracy
+    _free_worker(run, trial)
+    _settle(run, trial)
+    run.finished += 1
+    run.highest_round = max(run.highest_round, trial.round)
+    run.retained.add(trial.number)
+    heapq.heappush(run.best, (event.told_accuracy, -trial.number))
+    if len(run.best) > RETAINED:
+        _, number = heapq.heappop(run.best)
+        run.retained.discard(-number)
+        _drop_if_idle(run, -number)
+
+
+def _failed(run: Run, event: TrialFailed) -> None:
+    trial = run.trials[event.trial]
+    run.lost.pop(event.trial, None)
+    _free_worker(run, trial)
+    _settle(run, trial)
+    run.failed += 1
+    _drop_if_idle(run, trial.number)
+
+
+def _lose(run: Run, number: int, *, by_worker: bool) -> None:
+    trial = run.trials[number]
+    _free_worker(run, trial)
+    trial.losses_of_worker += by_worker
+    run.lost[number] = None
+
+
+def _free_worker(run: Run, trial: Trial) -> None:
+    run.running.pop(trial.number, None)
+    worker = None if trial.worker is None else run.workers.get(trial.worker)
+    if worker is not None:
+        worker.trial = None
+        run.idle[worker.number] = None
+        if worker.waiting:
+            run.ready[worker.number] = None
+    trial.worker = None
+
+
+def _settle(run: Run, trial: Trial) -> None:
+    trial.is_settled = True
+    # 50,000 finished trials stay in memory: what only a running one needs goes.
+    trial.losses, trial.accuracies = [], []
+    parent = trial.parent
+    if parent is None:
+        return
+    run.children_due[parent] -= 1
+    if not run.children_due[parent]:
+        del run.children_due[parent]
+        if parent not in run.retained:
+            _drop_if_idle(run, parent)
+
+
+def _drop_if_idle(run: Run, number: int) -> None:
+    if number not in run.children_due and run.trials[number].saved_epoch:
+        run.droppable[number] = None
+
+
+def _dropped(run: Run, event: CheckpointDropped) -> None:
+    trial = run.trials[event.trial]
+    trial.saved_epoch = 0
+    run.droppable.pop(event.trial, None)

@@ -1,0 +1,277 @@
+"""The score: counted operations over time, from the books of a run.
+
+Score (FLOPS) = work inside the valid window / its length; the window runs from the end of the warm-up to the end of the run, an
+interval that straddles an edge counts in proportion, and the clock goes on while a killed run is down. Sources: docs/benchmark.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from aiperf.books import Books
+
+BLOCKS = 40
+"""The 95 % interval resamples blocks of 1/40 of the valid window."""
+RESAMPLES = 2000
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Seconds since the run began, on the driver's clock."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length; 0 where it never began."""
+        return max(0.0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A run's figures. None stands for what is not defined, never for zero."""
+
+    flops_per_second: float | None
+    """Inside the valid window; None before the warm-up is over."""
+    flops_per_second_interval: tuple[float, float] | None
+    """95 %, by block bootstrap over the valid window."""
+    cumulative_flops_per_second: float
+    """From the run's beginning."""
+    regulated_flops_per_second: float | None
+    """−ln(error) × FLOPS."""
+    error: float | None
+    """1 − best measured validation top-1 accuracy; None before the first evaluation."""
+    window_seconds: float
+    trials_finished: int
+    rounds: int
+    """The highest round with a finished trial."""
+    busy_share: float | None
+    """Accelerator time inside the window spent in training or validation steps, of all the accelerator time there was."""
+    wasted_flops: float
+    """Work that was done again after a loss; no part of any score."""
+    valid: bool
+    """Whether there is a score at all: the run has ended, its window has a length, a trial was finished and evaluated."""
+    doubts: tuple[str, ...]
+    """What a reader should know beside the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The score as it stood at a moment, from what counts in the end."""
+
+    at: float
+    flops_per_second: float | None
+    """In the window so far."""
+    cumulative_flops_per_second: float
+    momentary_flops_per_second: float
+    """Since the point before."""
+    error: float | None
+    regulated_flops_per_second: float | None
+
+
+def window(books: Books, at: float | None = None) -> Window:
+    """From the end of the warm-up to the end of the run; to `at`, or to the last line, while it has not ended."""
+    assert books.started is not None
+    end = books.at if at is None else at
+    if books.ended is not None:
+        end = books.ended.at
+    return Window(books.started.warmup_seconds, min(end, books.started.duration_seconds))
+
+
+def score(books: Books, at: float | None = None) -> Score:
+    """The figures of a run; `at` is the time now while it goes on."""
+    assert books.started is not None
+    valid_window, end = window(books, at), window(books, at).end
+    rows = _rows(books)
+    counted = window_work(books, valid_window)
+    flops = counted / valid_window.seconds if valid_window.seconds > 0 else None
+    error = final_error(books)
+    return Score(
+        flops_per_second=flops,
+        flops_per_second_interval=_bootstrap(rows, valid_window, books.started.seed),
+        cumulative_flops_per_second=work(rows.flops, rows, Window(0.0, end)) / end if end > 0 else 0.0,
+        regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
+        error=error,
+        window_seconds=valid_window.seconds,
+        trials_finished=len(books.finished),
+        rounds=max((round_ for _, round_ in books.finished), default=0),
+        busy_share=busy_share(books, valid_window),
+        wasted_flops=math.fsum(books.intervals.wasted),
+        valid=flops is not None
+        and flops > 0
+        and error is not None
+        and bool(books.finished)
+        and books.ended is not None,
+        doubts=_doubts(books, valid_window),
+    )
+
+
+def regulated(flops_per_second: float, error: float) -> float:
+    """−ln(error) × FLOPS [P, equation 3].
+
+    >>> round(regulated(1.0, 0.30), 3), round(regulated(1.0, 0.25), 3)
+    (1.204, 1.386)
+    """
+    return -math.log(error) * flops_per_second
+
+
+def final_error(books: Books, before: float = math.inf) -> float | None:
+    """1 − best measured accuracy so far, never below 1/(2·validation images); None before the first evaluation."""
+    assert books.started is not None
+    best = max((accuracy for at, accuracy in books.accuracies if at <= before), default=None)
+    if best is None:
+        return None
+    return max(1.0 - best, 1.0 / (2 * int(books.started.dataset["validation_images"])))
+
+
+def window_work(books: Books, inside: Window) -> float:
+    """Counted operations inside a window."""
+    rows = _rows(books)
+    return work(rows.flops, rows, inside)
+
+
+def busy_share(books: Books, inside: Window) -> float | None:
+    """Busy accelerator seconds inside a window ÷ (most accelerators ever present at once × its length)."""
+    whole = capacity(books) * inside.seconds
+    if whole <= 0:
+        return None
+    rows = _rows(books)
+    return work(rows.busy * rows.ranks, rows, inside) / whole
+
+
+def capacity(books: Books) -> int:
+    """The most accelerators that were present at once."""
+    changes = [(presence.joined, presence.ranks) for presence in books.presences]
+    changes += [(presence.left, -presence.ranks) for presence in books.presences if presence.left is not None]
+    most = there = 0
+    for _, change in sorted(changes):  # a worker that leaves as another comes is no moment with both
+        there += change
+        most = max(most, there)
+    return most
+
+
+def curve(books: Books, points: int = 200) -> tuple[CurvePoint, ...]:
+    """The score over time at evenly spaced moments up to the run's end."""
+    valid_window = window(books)
+    if valid_window.end <= 0:
+        return ()
+    moments = np.linspace(0.0, valid_window.end, points + 1)[1:]
+    done = _accumulated(_rows(books), np.append(moments, valid_window.start))
+    at_start = float(done[-1])
+    drawn: list[CurvePoint] = []
+    before_at, before = 0.0, 0.0
+    for moment, total in zip(moments.tolist(), done[:-1].tolist(), strict=True):
+        inside = moment - valid_window.start
+        flops = (total - at_start) / inside if inside > 0 else None
+        error = final_error(books, moment)
+        drawn.append(
+            CurvePoint(
+                at=moment,
+                flops_per_second=flops,
+                cumulative_flops_per_second=total / moment,
+                momentary_flops_per_second=(total - before) / (moment - before_at),
+                error=error,
+                regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
+            )
+        )
+        before_at, before = moment, total
+    return tuple(drawn)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The books' columns as vectors that share their memory."""
+
+    start: Array
+    end: Array
+    flops: Array
+    tensor_flops: Array
+    busy: Array
+    ranks: npt.NDArray[np.int64]
+
+
+def _rows(books: Books) -> Rows:
+    columns = books.intervals
+    # Copies: while a view of an array is alive it cannot grow.
+    return Rows(
+        np.array(columns.start),
+        np.array(columns.end),
+        np.array(columns.flops),
+        np.array(columns.tensor_flops),
+        np.array(columns.busy),
+        np.array(columns.ranks),
+    )
+
+
+def share_inside(start: Array, end: Array, inside: Window) -> Array:
+    """Which part of each interval lies in a window, 0..1; an interval without length lies in it or not."""
+    length = end - start
+    overlap = np.minimum(end, inside.end) - np.maximum(start, inside.start)
+    moment = ((end > inside.start) & (end <= inside.end)).astype(np.float64)
+    return np.where(length > 0, np.clip(overlap, 0.0, None) / np.where(length > 0, length, 1.0), moment)
+
+
+def work(amount: Array, rows: Rows, inside: Window) -> float:
+    """The sum of an amount over intervals, each in proportion to its part inside a window.
+
+    Summed exactly and rounded once, so that a journal scores the same to the last digit everywhere.
+    """
+    return math.fsum((amount * share_inside(rows.start, rows.end, inside)).tolist())
+
+
+def _accumulated(rows: Rows, moments: Array) -> Array:
+    """Counted operations up to each moment."""
+    if not len(rows.start):
+        return np.zeros(len(moments))
+    # An interval without length is given a microsecond: a curve cannot jump.
+    length = np.maximum(rows.end - rows.start, 1e-6)
+    rate = rows.flops / length
+    edges = np.concatenate([rows.end - length, rows.end])
+    order = np.argsort(edges, kind="stable")
+    edges = edges[order]
+    rates = np.cumsum(np.concatenate([rate, -rate])[order])
+    total = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(edges))])
+    return np.asarray(np.interp(moments, edges, total), dtype=np.float64)
+
+
+def _bootstrap(rows: Rows, inside: Window, seed: int) -> tuple[float, float] | None:
+    if inside.seconds <= 0 or not len(rows.start):
+        return None
+    edges = np.linspace(inside.start, inside.end, BLOCKS + 1)
+    block = np.diff(_accumulated(rows, edges)) / np.diff(edges)
+    drawn = np.random.default_rng(seed).integers(0, BLOCKS, size=(RESAMPLES, BLOCKS))
+    low, high = np.percentile(block[drawn].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _doubts(books: Books, inside: Window) -> tuple[str, ...]:
+    assert books.started is not None
+    doubts: list[str] = []
+    if books.started.simulated:
+        doubts.append("simulated: no work was done")
+    if books.ended is None:
+        doubts.append("the run has not ended: figures up to the journal's last line")
+    elif books.ended.reason != "duration":
+        doubts.append(f"ended before its declared {books.started.duration_seconds:.0f} s ({books.ended.reason})")
+    if inside.seconds <= 0:
+        doubts.append(f"no valid window: the warm-up of {books.started.warmup_seconds:.0f} s was not over")
+    if books.lost_workers:
+        doubts.append(f"{books.lost_workers} of {len(books.presences)} workers were lost")
+    if books.lost_attempts:
+        doubts.append(f"{books.lost_attempts} attempts at trials were lost")
+    if books.failed:
+        doubts.append(f"{books.failed} trials failed")
+    if books.down_seconds:
+        doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
+    doubts += [f"the driver's wall clock stepped back by {step:.1f} s" for step in books.clock_steps]
+    share = busy_share(books, inside)
+    if share is not None and share < 0.95:
+        doubts.append(f"{1 - share:.0%} of accelerator time idle")
+    return tuple(doubts)

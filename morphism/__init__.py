@@ -1,0 +1,96 @@
+"""Architectures, function-preserving morphs with their weights, and the operation count.
+
+Standard library only: importing it takes milliseconds.
+"""
+
+from morphism.apply import IllegalMorph, apply
+from morphism.codec import DamagedGraphFile, decode, encode, load
+from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
+from morphism.draw import svg
+from morphism.graph import Graph, Node
+from morphism.legal import Budget, legal
+from morphism.lineage import Lineage, rebuild
+from morphism.morphs import JSON, DamagedMorph, Deepen, Kernel, Morph, Skip, Widen, decode_morph, encode_morph
+from morphism.ops import (
+    BATCH_NORMALISATION_EPSILON,
+    BATCH_NORMALISATION_MOMENTUM,
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    IllegalGraph,
+    Input,
+    MaxPooling,
+    Op,
+    Relu,
+    Softmax,
+)
+from morphism.plan import Divide, Enlarge, Fill, Fresh, Gather, Identity, Instruction, WeightPlan, Zero, shapes_after
+from morphism.shapes import Map, Shape, Vector
+from morphism.starts import STARTS, UnknownStart, start
+
+__all__ = [
+    "BATCH_NORMALISATION_EPSILON",
+    "BATCH_NORMALISATION_MOMENTUM",
+    "JSON",
+    "KINDS",
+    "STARTS",
+    "Add",
+    "AveragePooling",
+    "BatchNormalisation",
+    "Budget",
+    "Concat",
+    "Convolution",
+    "Cost",
+    "DamagedGraphFile",
+    "DamagedMorph",
+    "Deepen",
+    "Dense",
+    "Divide",
+    "Dropout",
+    "Enlarge",
+    "Fill",
+    "Fresh",
+    "Gather",
+    "GlobalAveragePooling",
+    "Graph",
+    "Identity",
+    "IllegalGraph",
+    "IllegalMorph",
+    "Input",
+    "Instruction",
+    "Kernel",
+    "LayerCost",
+    "Lineage",
+    "Map",
+    "MaxPooling",
+    "Morph",
+    "Node",
+    "Op",
+    "Relu",
+    "Shape",
+    "Skip",
+    "Softmax",
+    "UnknownStart",
+    "Vector",
+    "WeightPlan",
+    "Widen",
+    "Zero",
+    "apply",
+    "cost",
+    "decode",
+    "decode_morph",
+    "encode",
+    "encode_morph",
+    "layer_cost",
+    "legal",
+    "load",
+    "rebuild",
+    "shapes_after",
+    "start",
+    "svg",
+]

@@ -1,0 +1,161 @@
+"""Which nodes share a channel axis.
+
+Widening one convolution widens everything its channels flow into; this module says what that is, and why some channels
+cannot grow. It knows nothing of weights.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from morphism.graph import Graph, once_per_graph
+from morphism.ops import (
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    Input,
+    MaxPooling,
+    Relu,
+    Softmax,
+)
+from morphism.shapes import Map, Shape
+
+Segments: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A number of channels that several nodes have in common, so that it grows in all of them or in none."""
+
+    channels: int
+    producers: tuple[int, ...]
+    """The ungrouped convolutions whose output channels these are, in order."""
+    carriers: tuple[int, ...]
+    """Every node in whose output the axis stands, producers included, in order."""
+    readers: tuple[int, ...]
+    """Every ungrouped convolution and dense layer whose incoming weights run along the axis, in order."""
+    pinned: str | None
+    """Why the axis cannot grow; None when it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """All channel axes of a graph, and of which of them each node's output is made."""
+
+    axes: tuple[Axis, ...]
+    segments: tuple[Segments, ...]
+    """For each node the axes that stand one after the other along its output channels: one, or several after Concat."""
+
+
+def is_depthwise(op: Convolution, entering: Shape) -> bool:
+    """Whether each output channel is made of the input channel of the same number alone."""
+    return isinstance(entering, Map) and 1 < op.groups == op.out_channels == entering.channels
+
+
+@once_per_graph
+def axes(graph: Graph) -> Axes:
+    """The channel axes of a graph, found once and remembered."""
+    shared = _Shared()
+    segments: list[Segments] = []
+    for node, shape in zip(graph.nodes, graph.shapes, strict=True):
+        op = node.op
+        match op:
+            case BatchNormalisation() | Relu() | MaxPooling() | AveragePooling() | GlobalAveragePooling() | Dropout():
+                found = segments[node.inputs[0]]
+            case Softmax():
+                found = segments[node.inputs[0]]
+            case Convolution() if op.groups == 1:
+                found = (shared.new(op.out_channels),)
+            case Convolution():
+                found = segments[node.inputs[0]]
+                if not is_depthwise(op, graph.shapes[node.inputs[0]]):
+                    why = f"the convolution {node.name!r} divides them into {op.groups} groups, which growth would tear"
+                    shared.pin(found, why)
+                    found = (shared.new(op.out_channels),)
+                    shared.pin(found, why)
+            case Add():
+                left, right = (segments[entering] for entering in node.inputs)
+                found = left
+                shared.join(left, right, f"{node.name!r} adds them to channels that are joined otherwise")
+            case Concat():
+                found = sum((segments[entering] for entering in node.inputs), ())
+            case Input():
+                found = (shared.new(shape.channels if isinstance(shape, Map) else 0),)
+                shared.pin(found, "its channels are the image's")
+            case Dense():
+                found = (shared.new(op.out_features),)
+                shared.pin(found, f"they are the features of the dense layer {node.name!r}, not channels")
+            case _:
+                assert_never(op)
+        segments.append(found)
+    return _gathered(graph, shared, segments)
+
+
+class _Shared:
+    """Axes as they turn out to be the same: a union-find whose roots carry the reason why an axis cannot grow."""
+
+    def __init__(self) -> None:
+        self.channels: list[int] = []
+        self._parents: list[int] = []
+        self._pinned: dict[int, str] = {}
+
+    def new(self, channels: int) -> int:
+        self.channels.append(channels)
+        self._parents.append(len(self._parents))
+        return len(self._parents) - 1
+
+    def root(self, axis: int) -> int:
+        while self._parents[axis] != axis:
+            self._parents[axis] = self._parents[self._parents[axis]]
+            axis = self._parents[axis]
+        return axis
+
+    def pinned(self, axis: int) -> str | None:
+        return self._pinned.get(self.root(axis))
+
+    def pin(self, axes: Segments, why: str) -> None:
+        for axis in axes:
+            self._pinned.setdefault(self.root(axis), why)
+
+    def join(self, left: Segments, right: Segments, why_not: str) -> None:
+        if [self.channels[axis] for axis in left] != [self.channels[axis] for axis in right]:
+            self.pin(left + right, why_not)
+            return
+        for one, other in zip(left, right, strict=True):
+            kept, gone = sorted((self.root(one), self.root(other)))
+            if kept != gone:
+                self._parents[gone] = kept
+                if gone in self._pinned:
+                    self._pinned.setdefault(kept, self._pinned.pop(gone))
+
+
+def _gathered(graph: Graph, shared: _Shared, found: list[Segments]) -> Axes:
+    roots = [axis for axis in range(len(shared.channels)) if shared.root(axis) == axis]
+    numbers = {root: number for number, root in enumerate(roots)}
+    resolved = [numbers[shared.root(axis)] for axis in range(len(shared.channels))]
+    segments = [tuple([resolved[axis] for axis in node_axes]) for node_axes in found]
+    producers: list[list[int]] = [[] for _ in roots]
+    carriers: list[list[int]] = [[] for _ in roots]
+    readers: list[list[int]] = [[] for _ in roots]
+    for index, node in enumerate(graph.nodes):
+        op = node.op
+        for axis in dict.fromkeys(segments[index]):
+            carriers[axis].append(index)
+        if isinstance(op, Dense) or (isinstance(op, Convolution) and op.groups == 1):
+            for axis in dict.fromkeys(segments[node.inputs[0]]):
+                readers[axis].append(index)
+            if isinstance(op, Convolution):
+                producers[segments[index][0]].append(index)
+    return Axes(
+        tuple(
+            [
+                Axis(shared.channels[root], tuple(made), tuple(carried), tuple(read), shared.pinned(root))
+                for root, made, carried, read in zip(roots, producers, carriers, readers, strict=True)
+            ]
+        ),
+        tuple(segments),
+    )

@@ -1,0 +1,217 @@
+"""Graphs as JSON text: written, and read back with suspicion. Nothing in a file is ever executed.
+
+docs/graph-format.md describes the format and its history. A file that is damaged, hostile or from the future is refused
+with DamagedGraphFile before it can cost much: its size is bounded first, its shape next, the graph's own laws last.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import NoReturn
+
+from morphism.graph import LARGEST_GRAPH, Graph, Node
+from morphism.morphs import JSON
+from morphism.ops import (
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    IllegalGraph,
+    Input,
+    MaxPooling,
+    Op,
+    Relu,
+    Softmax,
+)
+
+FORMAT = "morphism-graph"
+VERSION = 1
+LARGEST_FILE = 4 * 2**20  # bytes; the largest graph, LARGEST_GRAPH nodes, takes about half of it
+
+_LONGEST_NUMBER = 20  # characters of a whole number
+
+_OPS: dict[str, type[Op]] = {
+    "input": Input,
+    "convolution": Convolution,
+    "batch_normalisation": BatchNormalisation,
+    "relu": Relu,
+    "add": Add,
+    "concat": Concat,
+    "max_pooling": MaxPooling,
+    "average_pooling": AveragePooling,
+    "global_average_pooling": GlobalAveragePooling,
+    "dense": Dense,
+    "dropout": Dropout,
+    "softmax": Softmax,
+}
+_WORDS = {op: word for word, op in _OPS.items()}
+
+
+class DamagedGraphFile(ValueError):
+    """A graph file that cannot be read; the message says where, what was found and what is expected."""
+
+
+def encode(graph: Graph) -> str:
+    """The graph as JSON text in the current version, one node a line, every field written out."""
+    lines = []
+    for node in graph.nodes:
+        line: dict[str, JSON] = {"name": node.name, "op": _WORDS[type(node.op)]}
+        line |= {field.name: getattr(node.op, field.name) for field in fields(node.op)}
+        line["inputs"] = [graph.nodes[entering].name for entering in node.inputs]
+        lines.append(json.dumps(line))
+    nodes = ",\n".join(lines)
+    return f'{{"format": "{FORMAT}", "version": {VERSION}, "nodes": [\n{nodes}\n]}}\n'
+
+
+def decode(text: str) -> Graph:
+    """The graph that a text holds, of any version there has been; raises DamagedGraphFile."""
+    if len(text) > LARGEST_FILE:
+        raise DamagedGraphFile(f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}")
+    found = _parsed(text)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise DamagedGraphFile(f'a graph file is an object with "format": "{FORMAT}", not {_shown(found)}')
+    version = found.get("version")
+    if type(version) is not int or version < 1:
+        raise DamagedGraphFile(f"the version is a whole number from 1 on, not {_shown(version)}")
+    if version > VERSION:
+        raise DamagedGraphFile(
+            f"this file is of version {version}, and this program reads up to {VERSION}; take a newer program"
+        )
+    return _version_1(found)
+
+
+def load(path: Path | str) -> Graph:
+    """The graph in a file, read no further than LARGEST_FILE; raises DamagedGraphFile naming the file, and OSError."""
+    with Path(path).open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise DamagedGraphFile(f"{str(path)!r}: a graph file has {LARGEST_FILE} bytes at most, this one more")
+    try:
+        return decode(content.decode("utf-8"))
+    except UnicodeDecodeError as offence:
+        raise DamagedGraphFile(f"{str(path)!r}: a graph file is UTF-8: {offence}") from offence
+    except DamagedGraphFile as offence:
+        raise DamagedGraphFile(f"{str(path)!r}: {offence}") from offence
+
+
+def _version_1(found: dict[str, JSON]) -> Graph:
+    _known(found, "the file", {"format", "version", "nodes"})
+    encoded = found.get("nodes")
+    if not isinstance(encoded, list) or len(encoded) > LARGEST_GRAPH:
+        raise DamagedGraphFile(f"nodes is a list of {LARGEST_GRAPH} at most, not {_shown(encoded)}")
+    nodes: list[Node] = []
+    indices: dict[str, int] = {}
+    for number, line in enumerate(encoded):
+        if not isinstance(line, dict):
+            raise DamagedGraphFile(f"node {number}: a node is an object, not {_shown(line)}")
+        name = line.get("name")
+        if not isinstance(name, str):
+            raise DamagedGraphFile(f"node {number}: its name is a string, not {_shown(name)}")
+        try:
+            node = Node(name, _op(line, _shown(name)), _inputs(line, _shown(name), indices))
+        except IllegalGraph as offence:
+            raise DamagedGraphFile(f"node {number}, {_shown(name)}: {offence}") from offence
+        if name in indices:
+            raise DamagedGraphFile(f"node {number}: names are unique, {name!r} stands twice; rename one")
+        indices[name] = number
+        nodes.append(node)
+    try:
+        return Graph(tuple(nodes))
+    except IllegalGraph as offence:
+        raise DamagedGraphFile(str(offence)) from offence
+
+
+def _op(line: dict[str, JSON], where: str) -> Op:
+    word = line.get("op")
+    if not isinstance(word, str) or word not in _OPS:
+        raise DamagedGraphFile(f"node {where}: an op is one of {', '.join(_OPS)}, not {_shown(word)}")
+    op: Callable[..., Op] = _OPS[word]
+    known = fields(_OPS[word])
+    _known(line, f"node {where}", {"name", "op", "inputs", *(field.name for field in known)})
+    given: dict[str, JSON] = {}
+    for field in known:
+        if field.name in line:
+            value = line[field.name]
+            # someone who writes a file by hand writes 0; Dropout itself refuses anything but a float
+            if not isinstance(value, int | float):
+                raise DamagedGraphFile(f"node {where}: {field.name} is a number, not {_shown(value)}")
+            given[field.name] = float(value) if field.type is float and type(value) is int else value
+        elif field.default is MISSING:
+            raise DamagedGraphFile(f"node {where}: a {word} has a {field.name}; add it")
+    return op(**given)  # which checks every value: whole numbers within bounds, no bool, no NaN
+
+
+def _inputs(line: dict[str, JSON], where: str, indices: dict[str, int]) -> tuple[int, ...]:
+    names = line.get("inputs", [])
+    if not isinstance(names, list):
+        raise DamagedGraphFile(f"node {where}: inputs is a list of names, not {_shown(names)}")
+    inputs = []
+    for name in names:
+        if not isinstance(name, str) or name not in indices:
+            raise DamagedGraphFile(
+                f"node {where}: a node reads nodes that stand before it, and there is no {_shown(name)} there; "
+                "put what it reads first (a cycle cannot be written)"
+            )
+        inputs.append(indices[name])
+    return tuple(inputs)
+
+
+def _known(found: dict[str, JSON], where: str, known: set[str]) -> None:
+    unknown = sorted(set(found) - known)
+    if unknown:
+        raise DamagedGraphFile(
+            f"{where}: the fields are {', '.join(sorted(known))}, and {_shown(unknown[0])} is none of them; remove it"
+        )
+
+
+def _parsed(text: str) -> JSON:
+    try:
+        found: JSON = json.loads(
+            text, parse_constant=_refused_constant, parse_int=_short_number, object_pairs_hook=_without_doubles
+        )
+    except RecursionError as offence:
+        raise DamagedGraphFile("a graph file is four levels deep; this one is nested without end") from offence
+    except json.JSONDecodeError as offence:
+        raise DamagedGraphFile(f"this is no JSON: {offence}") from offence
+    return found
+
+
+def _refused_constant(word: str) -> NoReturn:
+    raise DamagedGraphFile(f"a number is finite, not {word}")
+
+
+def _short_number(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise DamagedGraphFile(f"a whole number has {_LONGEST_NUMBER} digits at most, not {len(digits)}")
+    return int(digits)
+
+
+def _without_doubles(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise DamagedGraphFile(f"a field stands once in an object, not twice: {_twice(pairs)}")
+    return found
+
+
+def _twice(pairs: list[tuple[str, JSON]]) -> str:
+    names = [name for name, _ in pairs]
+    return _shown(next(name for name in names if names.count(name) > 1))
+
+
+def _shown(found: object) -> str:
+    """A value for a message, cut short: what is in a hostile file may be large, and deep enough to break repr."""
+    match found:
+        case dict():
+            return f"an object of {len(found)} fields"
+        case list():
+            return f"a list of {len(found)}"
+        case str() if len(found) > 60:
+            return repr(found[:59] + "…")
+        case _:
+            shown = repr(found)
+            return shown if len(shown) <= 60 else shown[:59] + "…"

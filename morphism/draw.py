@@ -1,0 +1,225 @@
+"""A network as a drawing that a person can read: SVG text, from top to bottom, one box for each fused unit."""
+
+from collections.abc import Collection
+from html import escape
+from typing import assert_never
+
+from morphism.axes import is_depthwise
+from morphism.cost import cost
+from morphism.graph import Graph
+from morphism.layout import Layout, Unit, layout
+from morphism.ops import (
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    Input,
+    MaxPooling,
+    Relu,
+    Softmax,
+)
+from morphism.shapes import Map
+
+# all in pixels
+_BOX, _HEIGHT, _ROW = 214, 38, 62
+_LANE = _BOX + 36
+_TRACK = 14
+_LEFT, _TOP = 86, 92
+_CORNER = 7
+
+_STYLE = """
+text { font: 12px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1b2733; }
+.title { font-size: 18px; font-weight: 600; } .small { font-size: 10px; fill: #5a6b7b; }
+.size { font-size: 12px; font-weight: 600; fill: #5a6b7b; }
+.band { fill: #f3f6f9; } .edge { fill: none; stroke: #7b8b9a; stroke-width: 1.4; }
+.new-edge { stroke: #d9480f; stroke-width: 1.8; } .tip { fill: #7b8b9a; } .new-tip { fill: #d9480f; }
+rect.unit { stroke: #8fa3b5; fill: #ffffff; } rect.conv { fill: #dcebfa; stroke: #6f9fce; }
+rect.sum { fill: #eef0f2; } rect.pool { fill: #dff3e4; stroke: #7dbb8f; } rect.dense { fill: #ece3f8; stroke: #a288cf; }
+rect.new { fill: #ffe3cc; stroke: #d9480f; stroke-width: 2; }
+"""
+
+
+def svg(graph: Graph, *, title: str = "", highlight: Collection[str] = ()) -> str:
+    """An SVG document of the graph, white behind, with node names in `highlight` (what morphs added, say) in orange.
+
+    Boxes tell kernel, stride, channels and the maps that leave them; bands tell where the maps' size changes.
+    """
+    placed = layout(graph)
+    tracks = 1 + max((track.track for track in placed.tracks), default=-1)
+    left = _LEFT + _TRACK * (tracks + 1)
+    width = max(left + _LANE * placed.lanes, 560)
+    height = _TOP + _ROW * placed.layers + 12
+    new = [any(graph.nodes[node].name in highlight for node in unit.nodes) for unit in placed.units]
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'role="img">',
+        f"<title>{escape(title or 'network')}</title><style>{_STYLE}</style>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        *_head(graph, title, is_highlighted=any(new)),
+        *_bands(graph, placed, width),
+        *_edges(placed, left, new),
+        *(_box(graph, unit, left, is_new=is_new) for unit, is_new in zip(placed.units, new, strict=True)),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _head(graph: Graph, title: str, *, is_highlighted: bool) -> list[str]:
+    counted = cost(graph)
+    figures = (
+        f"{len(graph.nodes)} nodes · {counted.parameters:,} parameters · "
+        f"{counted.forward_flops:,} operations forward an image"
+    )
+    head = [
+        f'<text class="title" x="16" y="30">{escape(title or "network")}</text>',
+        f'<text class="small" x="16" y="48">{figures}</text>',
+        '<text class="small" x="16" y="64">conv kernel /stride · channels; below: first node, maps that leave</text>',
+    ]
+    if is_highlighted:
+        head.append(
+            '<rect class="new" x="16" y="72" width="12" height="12" rx="3"/>'
+            '<text class="small" x="34" y="82">added or changed by morphs</text>'
+        )
+    return head
+
+
+def _bands(graph: Graph, placed: Layout, width: int) -> list[str]:
+    """Stripes behind the layers, one for each stretch in which lane 0 has maps of one size."""
+    stretches: list[tuple[str, int, int]] = []
+    for unit in sorted((unit for unit in placed.units if unit.lane == 0), key=lambda unit: unit.layer):
+        shape = graph.shapes[unit.nodes[-1]]
+        size = f"{shape.height}×{shape.width}" if isinstance(shape, Map) else "vector"
+        if stretches and stretches[-1][0] == size:
+            stretches[-1] = (size, stretches[-1][1], unit.layer)
+        else:
+            stretches.append((size, unit.layer, unit.layer))
+    bands = []
+    for number, (size, first, last) in enumerate(stretches):
+        y = _y(first) - (_ROW - _HEIGHT) // 2
+        if number % 2 == 0:
+            bands.append(f'<rect class="band" x="0" y="{y}" width="{width}" height="{_ROW * (last - first + 1)}"/>')
+        bands.append(f'<text class="size" x="12" y="{_y(first) + 24}">{size}</text>')
+    return bands
+
+
+def _edges(placed: Layout, left: int, new: list[bool]) -> list[str]:
+    on_track = {(track.source, track.target): track.track for track in placed.tracks}
+    edges = []
+    for target, unit in enumerate(placed.units):
+        for source in dict.fromkeys(unit.inputs):
+            # an edge is new when a branch that is new begins or ends with it, not where it merely meets one
+            is_new = (new[source] and placed.units[source].lane > 0) or (new[target] and unit.lane > 0)
+            if (source, target) in on_track:
+                edges.append(_beside(placed, source, target, left, on_track[source, target]))
+            else:
+                edges.append(_direct(placed.units[source], unit, left, is_new=is_new))
+    return edges
+
+
+def _beside(placed: Layout, source: int, target: int, left: int, track: int) -> str:
+    x, begin = left - _TRACK * (track + 1), _y(placed.units[source].layer) + _HEIGHT - 8
+    end, r = _y(placed.units[target].layer) + 10, _CORNER
+    path = (
+        f"M {left} {begin} H {x + r} Q {x} {begin} {x} {begin + r} V {end - r} Q {x} {end} {x + r} {end} H {left - 6}"
+    )
+    tip = f'<path class="tip" d="M {left} {end} l -7 -4 v 8 z"/>'
+    return f'<path class="edge" d="{path}"/>{tip}'
+
+
+def _direct(source: Unit, target: Unit, left: int, *, is_new: bool) -> str:
+    begin, end = _y(source.layer) + _HEIGHT, _y(target.layer)
+    from_x, to_x = _x(left, source) + _BOX // 2, _x(left, target) + _BOX // 2
+    if source.lane == target.lane:
+        path = f"M {from_x} {begin} V {end - 6}"
+    else:
+        # off to the outer lane, down along it, and back in the gap above the target
+        outer = max(from_x, to_x)
+        if to_x == outer:
+            from_x += 30
+            path = f"M {from_x} {begin} V {begin + 9} H {outer} V {end - 6}"
+        else:
+            to_x += 30 + 16 * (source.lane - 1)
+            path = f"M {outer} {begin} V {end - 13} H {to_x} V {end - 6}"
+    line, tip = ("edge new-edge", "new-tip") if is_new else ("edge", "tip")
+    return f'<path class="{line}" d="{path}"/><path class="{tip}" d="M {to_x} {end} l -4 -7 h 8 z"/>'
+
+
+def _box(graph: Graph, unit: Unit, left: int, *, is_new: bool) -> str:
+    x, y = _x(left, unit), _y(unit.layer)
+    kind = _kind(graph, unit)
+    radius = _HEIGHT // 2 if kind == "sum" else 5
+    name = graph.nodes[unit.nodes[0]].name
+    shown = name if len(name) <= 24 else f"…{name[-23:]}"
+    names = escape(", ".join(graph.nodes[node].name for node in unit.nodes))
+    return (
+        f'<g><title>{names}</title><rect class="unit {kind}{" new" if is_new else ""}" x="{x}" y="{y}" '
+        f'width="{_BOX}" height="{_HEIGHT}" rx="{radius}"/>'
+        f'<text x="{x + _BOX // 2}" y="{y + 16}" text-anchor="middle">{escape(_label(graph, unit))}</text>'
+        f'<text class="small" x="{x + 14}" y="{y + 31}">{escape(shown)}</text>'
+        f'<text class="small" x="{x + _BOX - 14}" y="{y + 31}" text-anchor="end">{graph.shapes[unit.nodes[-1]]}</text></g>'
+    )
+
+
+def _label(graph: Graph, unit: Unit) -> str:
+    return " · ".join(_word(graph, node) for node in unit.nodes)
+
+
+def _word(graph: Graph, index: int) -> str:
+    op = graph.nodes[index].op
+    match op:
+        case Convolution():
+            stride = f" /{op.stride}" if op.stride > 1 else ""
+            groups = f" in {op.groups} groups" if op.groups > 1 else ""
+            if is_depthwise(op, graph.shapes[graph.nodes[index].inputs[0]]):
+                groups = " depthwise"
+            return f"conv {op.kernel}×{op.kernel}{stride} · {op.out_channels}{groups}"
+        case BatchNormalisation():
+            return "bn"
+        case Relu():
+            return "relu"
+        case Add():
+            return "add"
+        case Concat():
+            return "concat"
+        case MaxPooling():
+            return f"max-pool {op.kernel}×{op.kernel} /{op.stride}"
+        case AveragePooling():
+            return f"average-pool {op.kernel}×{op.kernel} /{op.stride}"
+        case GlobalAveragePooling():
+            return "global average-pool"
+        case Dense():
+            return f"dense · {op.out_features}"
+        case Dropout():
+            return f"dropout {op.probability:g}"
+        case Softmax():
+            return "softmax"
+        case Input():
+            return "image"
+        case _:
+            assert_never(op)
+
+
+def _kind(graph: Graph, unit: Unit) -> str:
+    match graph.nodes[unit.nodes[0]].op:
+        case Convolution():
+            return "conv"
+        case Add() | Concat():
+            return "sum"
+        case MaxPooling() | AveragePooling() | GlobalAveragePooling():
+            return "pool"
+        case Dense():
+            return "dense"
+        case _:
+            return "plain"
+
+
+def _x(left: int, unit: Unit) -> int:
+    return left + _LANE * unit.lane
+
+
+def _y(layer: int) -> int:
+    return _TOP + (_ROW - _HEIGHT) // 2 + _ROW * layer

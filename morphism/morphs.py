@@ -1,0 +1,115 @@
+"""Morphs as data: what may be done to a network so that it grows without changing what it computes.
+
+A morph names nodes of the graph it is applied to. What it does is in `apply.py`, when it is legal in `legal.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+JSON: TypeAlias = "str | int | float | bool | list[JSON] | dict[str, JSON] | None"
+
+
+class DamagedMorph(ValueError):
+    """A morph that cannot be read; the message says what was found and what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deepen:
+    """A 3×3 convolution that is the identity, batch normalisation and ReLU, after the ReLU of that name."""
+
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Widen:
+    """More channels for a convolution and for everything that shares them.
+
+    `channels` is the new number; which are copied is drawn from `seed`, every channel once before any is drawn twice.
+    """
+
+    convolution: str
+    channels: int
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A branch from `source`, added to `target`: 1×1 convolution (He), batch normalisation with γ = β = 0."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A larger kernel for a convolution, zero-padded, its padding grown to match; `kernel` is the new edge."""
+
+    convolution: str
+    kernel: int
+
+
+Morph: TypeAlias = Deepen | Widen | Skip | Kernel
+
+
+def encode_morph(morph: Morph) -> dict[str, JSON]:
+    """The morph as JSON: its kind and its fields."""
+    match morph:
+        case Deepen(after):
+            return {"kind": "deepen", "after": after}
+        case Widen(convolution, channels, seed):
+            return {"kind": "widen", "convolution": convolution, "channels": channels, "seed": seed}
+        case Skip(source, target):
+            return {"kind": "skip", "source": source, "target": target}
+        case Kernel(convolution, kernel):
+            return {"kind": "kernel", "convolution": convolution, "kernel": kernel}
+        case _:
+            assert_never(morph)
+
+
+def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
+    """The morph that `encode_morph` wrote; raises DamagedMorph for anything else."""
+    match encoded.get("kind") if isinstance(encoded, Mapping) else None:
+        case "deepen":
+            _fields(encoded, "after")
+            return Deepen(_name(encoded, "after"))
+        case "widen":
+            _fields(encoded, "convolution", "channels", "seed")
+            return Widen(_name(encoded, "convolution"), _whole(encoded, "channels"), _whole(encoded, "seed"))
+        case "skip":
+            _fields(encoded, "source", "target")
+            return Skip(_name(encoded, "source"), _name(encoded, "target"))
+        case "kernel":
+            _fields(encoded, "convolution", "kernel")
+            return Kernel(_name(encoded, "convolution"), _whole(encoded, "kernel"))
+        case _:
+            raise DamagedMorph(
+                f"a morph is an object whose kind is 'deepen', 'widen', 'skip' or 'kernel', not {_shown(encoded)}"
+            )
+
+
+def _fields(encoded: Mapping[str, JSON], *fields: str) -> None:
+    expected = {"kind", *fields}
+    if set(encoded) != expected:
+        raise DamagedMorph(
+            f"a {encoded['kind']} has the fields {', '.join(sorted(expected))}, not {_shown(sorted(encoded))}"
+        )
+
+
+def _name(encoded: Mapping[str, JSON], field: str) -> str:
+    found = encoded[field]
+    if not isinstance(found, str):
+        raise DamagedMorph(f"the {field} of a {encoded['kind']} is the name of a node, not {_shown(found)}")
+    return found
+
+
+def _whole(encoded: Mapping[str, JSON], field: str) -> int:
+    found = encoded[field]
+    # `type() is int`, for JSON's true is an int to isinstance
+    if type(found) is not int or not 0 <= found < 2**63:
+        raise DamagedMorph(f"the {field} of a {encoded['kind']} is a whole number from 0 on, not {_shown(found)}")
+    return found
+
+
+def _shown(found: object) -> str:
+    return repr(found) if len(repr(found)) <= 80 else repr(found)[:79] + "…"

@@ -1,0 +1,155 @@
+"""What leaves an operation, given what enters it: shapes of one image, without the batch."""
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from morphism.ops import (
+    LARGEST_CHANNELS,
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    IllegalGraph,
+    Input,
+    MaxPooling,
+    Op,
+    Relu,
+    Softmax,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A stack of feature maps: channels × height × width."""
+
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def elements(self) -> int:
+        return self.channels * self.height * self.width
+
+    def __str__(self) -> str:
+        return f"{self.channels}×{self.height}×{self.width}"
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A vector of features, as after global average pooling."""
+
+    features: int
+
+    @property
+    def elements(self) -> int:
+        return self.features
+
+    def __str__(self) -> str:
+        return str(self.features)
+
+
+Shape: TypeAlias = Map | Vector
+
+
+def output_shape(op: Op, inputs: tuple[Shape, ...]) -> Shape:
+    """The shape that leaves `op` when `inputs` enter it; raises IllegalGraph where they do not fit."""
+    match op:
+        case BatchNormalisation():
+            return _one_map(op, inputs)
+        case Relu() | Dropout():
+            return _one(op, inputs)
+        case Convolution():
+            entering = _one_map(op, inputs)
+            if entering.channels % op.groups:
+                raise IllegalGraph(
+                    f"groups divide the channels that enter a convolution, but {op.groups} does not divide "
+                    f"{entering.channels}; choose groups that do"
+                )
+            return Map(op.out_channels, *_windows(op, entering))
+        case MaxPooling() | AveragePooling():
+            entering = _one_map(op, inputs)
+            return Map(entering.channels, *_windows(op, entering))
+        case Add():
+            if len(inputs) != 2:
+                raise IllegalGraph(f"Add takes two inputs, not {len(inputs)}; chain several to add more")
+            left, right = inputs
+            if not isinstance(left, Map) or left != right:
+                raise IllegalGraph(
+                    f"what is added are maps of one shape, not {left} and {right}; "
+                    "bring one to the other's shape with a 1×1 convolution"
+                )
+            return left
+        case Concat():
+            return _concatenated(inputs)
+        case GlobalAveragePooling():
+            return Vector(_one_map(op, inputs).channels)
+        case Dense():
+            _one_vector(op, inputs)
+            return Vector(op.out_features)
+        case Softmax():
+            return _one_vector(op, inputs)
+        case Input():
+            if inputs:
+                raise IllegalGraph("Input reads nothing; give it no inputs")
+            return Map(op.channels, op.height, op.width)
+        case _:
+            assert_never(op)
+
+
+def _one(op: Op, inputs: tuple[Shape, ...]) -> Shape:
+    if len(inputs) != 1:
+        raise IllegalGraph(f"{type(op).__name__} takes one input, not {len(inputs)}; give it one")
+    return inputs[0]
+
+
+def _one_map(op: Op, inputs: tuple[Shape, ...]) -> Map:
+    entering = _one(op, inputs)
+    if not isinstance(entering, Map):
+        raise IllegalGraph(
+            f"{type(op).__name__} reads maps, not a vector of {entering}; place it before the global average pooling"
+        )
+    return entering
+
+
+def _one_vector(op: Op, inputs: tuple[Shape, ...]) -> Vector:
+    entering = _one(op, inputs)
+    if not isinstance(entering, Vector):
+        raise IllegalGraph(
+            f"{type(op).__name__} reads a vector, not maps of {entering}; put a global average pooling before it"
+        )
+    return entering
+
+
+def _windows(op: Convolution | MaxPooling | AveragePooling, entering: Map) -> tuple[int, int]:
+    height = (entering.height + 2 * op.padding - op.kernel) // op.stride + 1
+    width = (entering.width + 2 * op.padding - op.kernel) // op.stride + 1
+    if height < 1 or width < 1:
+        raise IllegalGraph(
+            f"a {op.kernel}×{op.kernel} window with padding {op.padding} does not fit on maps of {entering}; "
+            "use a smaller kernel, more padding or a larger image"
+        )
+    return height, width
+
+
+def _concatenated(inputs: tuple[Shape, ...]) -> Map:
+    if len(inputs) < 2:
+        raise IllegalGraph(f"Concat takes two or more inputs, not {len(inputs)}; leave it out")
+    channels, sizes = 0, set()
+    for entering in inputs:
+        if not isinstance(entering, Map):
+            raise IllegalGraph(f"Concat reads maps, not a vector of {entering}; place it before the pooling")
+        channels += entering.channels
+        sizes.add((entering.height, entering.width))
+    if len(sizes) != 1:
+        raise IllegalGraph(
+            f"maps joined along their channels have one height and width, not {', '.join(map(str, inputs))}; "
+            "bring them to one size with a stride or a pooling"
+        )
+    if channels > LARGEST_CHANNELS:
+        raise IllegalGraph(f"maps have {LARGEST_CHANNELS} channels at most, not {channels}; join fewer")
+    ((height, width),) = sizes
+    return Map(channels, height, width)

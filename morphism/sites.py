@@ -1,0 +1,183 @@
+"""Where a morph may be applied, whatever it costs: the laws of structure that `apply` enforces and `legal` lists by.
+
+Deepen: after a ReLU on maps. Widen: an ungrouped convolution whose channels nothing pins. Skip: from an activation
+(ReLU or pooling) to a pre-activation (what a ReLU reads), over a bounded number of blocks. Kernel: an odd kernel from
+3 on, not of a convolution that reads the image.
+"""
+
+from morphism.axes import axes
+from morphism.graph import LARGEST_GRAPH, Graph, once_per_graph
+from morphism.ops import (
+    LARGEST_CHANNELS,
+    LARGEST_KERNEL,
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Convolution,
+    MaxPooling,
+    Relu,
+)
+from morphism.shapes import Map, Shape
+
+LONGEST_SKIP = 6
+"""The most blocks that a skip may span, where a block ends with a ReLU: two bottleneck blocks of ResNet-50."""
+
+LARGEST_GROWN_KERNEL = 7
+
+
+@once_per_graph
+def deepen_sites(graph: Graph) -> tuple[int, ...]:
+    """The ReLUs on maps."""
+    return tuple(
+        [
+            index
+            for index, node in enumerate(graph.nodes)
+            if isinstance(node.op, Relu) and isinstance(graph.shapes[index], Map) and _has_room(graph)
+        ]
+    )
+
+
+def _has_room(graph: Graph) -> bool:
+    return len(graph.nodes) + 3 <= LARGEST_GRAPH
+
+
+@once_per_graph
+def widen_sites(graph: Graph) -> tuple[int, ...]:
+    """The ungrouped convolutions whose channels nothing pins, those that share an axis included."""
+    found = axes(graph)
+    return tuple(sorted([producer for axis in found.axes if axis.pinned is None for producer in axis.producers]))
+
+
+@once_per_graph
+def kernel_sites(graph: Graph) -> tuple[int, ...]:
+    """The convolutions whose kernel may grow."""
+    return tuple(
+        [
+            index
+            for index, node in enumerate(graph.nodes)
+            if isinstance(node.op, Convolution)
+            and 3 <= node.op.kernel < LARGEST_GROWN_KERNEL
+            and node.op.kernel % 2
+            and not graph.reads_image[index]
+        ]
+    )
+
+
+def larger_kernels(kernel: int) -> range:
+    """The sizes that an odd kernel may grow to: odd, up to LARGEST_GROWN_KERNEL."""
+    return range(kernel + 2, LARGEST_GROWN_KERNEL + 1, 2)
+
+
+def most_channels(graph: Graph, axis: int) -> int:
+    """How many channels an axis may grow to before a layer that carries it, perhaps several times, has too many."""
+    found = axes(graph)
+    most = LARGEST_CHANNELS
+    for carrier in found.axes[axis].carriers:
+        segments = found.segments[carrier]
+        if len(segments) > 1:
+            others = sum([found.axes[segment].channels for segment in segments if segment != axis])
+            most = min(most, (LARGEST_CHANNELS - others) // segments.count(axis))
+    return most
+
+
+def why_not_widened(graph: Graph, index: int) -> str | None:
+    """Why the channels of a node cannot grow by a widen of it; None when they can."""
+    op = graph.nodes[index].op
+    if not isinstance(op, Convolution):
+        return f"it is no convolution but {type(op).__name__}"
+    if op.groups != 1:
+        return f"it has {op.groups} groups; a depthwise one grows with the convolution that feeds it"
+    return axes(graph).axes[axes(graph).segments[index][0]].pinned
+
+
+@once_per_graph
+def depths(graph: Graph) -> tuple[int, ...]:
+    """For each node the most ReLUs on a way from the image to it, its own included: the number of its block."""
+    depths: list[int] = []
+    for node in graph.nodes:
+        depth = 0
+        for entering in node.inputs:
+            if depths[entering] > depth:
+                depth = depths[entering]
+        depths.append(depth + isinstance(node.op, Relu))
+    return tuple(depths)
+
+
+@once_per_graph
+def skip_sources(graph: Graph) -> tuple[int, ...]:
+    """The activations: ReLUs and poolings that give maps."""
+    return tuple(
+        [
+            index
+            for index, node in enumerate(graph.nodes)
+            if isinstance(node.op, Relu | MaxPooling | AveragePooling) and isinstance(graph.shapes[index], Map)
+        ]
+    )
+
+
+@once_per_graph
+def skip_targets(graph: Graph) -> tuple[int, ...]:
+    """The pre-activations: batch normalisations, sums and convolutions that a ReLU reads."""
+    read = dict.fromkeys(node.inputs[0] for node in graph.nodes if isinstance(node.op, Relu))
+    return tuple(
+        sorted(
+            [
+                index
+                for index in read
+                if isinstance(graph.nodes[index].op, BatchNormalisation | Add | Convolution) and _has_room(graph)
+            ]
+        )
+    )
+
+
+@once_per_graph
+def branches(graph: Graph) -> dict[int, frozenset[int]]:
+    """For each Add the nodes from which a 1×1 convolution and batch normalisation lead into it or what it adds."""
+    branches: dict[int, frozenset[int]] = {}
+    for index, node in enumerate(graph.nodes):
+        if not isinstance(node.op, Add):
+            continue
+        found: set[int] = set()
+        for entering in node.inputs:
+            found |= branches.get(entering, frozenset())
+            if not isinstance(graph.nodes[entering].op, BatchNormalisation):
+                continue
+            reader = graph.nodes[graph.nodes[entering].inputs[0]]
+            if isinstance(reader.op, Convolution) and reader.op.kernel == 1 and reader.op.groups == 1:
+                found.add(reader.inputs[0])
+        branches[index] = frozenset(found)
+    return branches
+
+
+def skip_stride(source: Map, target: Map) -> int | None:
+    """The stride with which an unpadded 1×1 convolution brings one map to the other's size; None when none does."""
+    if target.height > source.height or target.width > source.width:
+        return None
+    stride = max((source.height - 1) // target.height, (source.width - 1) // target.width) + 1
+    fits = (source.height - 1) // stride + 1 == target.height and (source.width - 1) // stride + 1 == target.width
+    return stride if fits and stride <= LARGEST_KERNEL else None
+
+
+@once_per_graph
+def skip_sites(graph: Graph) -> tuple[tuple[int, int], ...]:
+    """Every (source, target) between which a skip may be added."""
+    depth = depths(graph)
+    at_depth: dict[int, list[int]] = {}
+    for source in skip_sources(graph):
+        at_depth.setdefault(depth[source], []).append(source)
+    there_already = branches(graph)
+    sites: list[tuple[int, int]] = []
+    fits: dict[tuple[Shape, Shape], bool] = {}
+    for target in skip_targets(graph):
+        shape, joined = graph.shapes[target], there_already.get(target, frozenset())
+        for blocks in range(LONGEST_SKIP):
+            for source in at_depth.get(depth[target] - blocks, ()):
+                if source >= target or source in joined:
+                    continue
+                entering = graph.shapes[source]
+                assert isinstance(entering, Map) and isinstance(shape, Map)
+                if (entering, shape) not in fits:
+                    fits[entering, shape] = skip_stride(entering, shape) is not None
+                if fits[entering, shape]:
+                    sites.append((source, target))
+    return tuple(sites)

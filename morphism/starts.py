@@ -1,0 +1,133 @@
+"""Starting graphs by name.
+
+resnet50_v1, resnet50_v1_5, resnet18: He et al. 2016 (v1.5 moves a stage's stride from the first 1×1 convolution to the
+3×3); resnet20: the same paper's network for 32×32 images, with projections as shortcuts (its option B) since a morph
+can widen those; digits_small: ours, for 8×8 digits. Every one takes any image size, channels and number of classes.
+"""
+
+from morphism.graph import Graph, Node
+from morphism.ops import (
+    Add,
+    BatchNormalisation,
+    Convolution,
+    Dense,
+    GlobalAveragePooling,
+    Input,
+    MaxPooling,
+    Op,
+    Relu,
+    Softmax,
+)
+
+# 13.3 MFLOP forward for an 8×8 digit: large enough that a run measures training and not the loop around it
+DIGITS_WIDTH = 32
+DIGITS_BLOCKS = (2, 2, 2)
+
+_DEFAULTS = {
+    # name: (edge of the image, channels of the image, classes)
+    "resnet50_v1": (224, 3, 1000),
+    "resnet50_v1_5": (224, 3, 1000),
+    "resnet18": (224, 3, 1000),
+    "resnet20": (32, 3, 10),
+    "digits_small": (8, 1, 10),
+}
+STARTS = tuple(_DEFAULTS)
+"""The names that `start` knows."""
+
+
+class UnknownStart(ValueError):
+    """A starting graph that nobody has given a name to."""
+
+
+def start(name: str, *, image: int | None = None, channels: int | None = None, classes: int | None = None) -> Graph:
+    """The starting graph of that name, for square images with `image` pixels an edge.
+
+    None takes what the network was made for: 224, 3, 1000 for ImageNet's, 32, 3, 10 for resnet20, 8, 1, 10 for
+    digits_small. Raises UnknownStart, and IllegalGraph where the numbers make no network.
+    """
+    if name not in _DEFAULTS:
+        raise UnknownStart(f"no starting graph is called {name!r}; there are {', '.join(STARTS)}, and any graph file")
+    own_image, own_channels, own_classes = _DEFAULTS[name]
+    edge = own_image if image is None else image
+    build = _Builder(Input(own_channels if channels is None else channels, edge, edge))
+    match name:
+        case "resnet50_v1" | "resnet50_v1_5":
+            build.large_stem()
+            for stage, (blocks, width) in enumerate(zip((3, 4, 6, 3), (64, 128, 256, 512), strict=True), start=1):
+                for block in range(1, blocks + 1):
+                    stride = 2 if block == 1 and stage > 1 else 1
+                    build.bottleneck(f"stage{stage}.block{block}", width, stride, strided_1x1=name == "resnet50_v1")
+        case "resnet18":
+            build.large_stem()
+            build.basic_stages((2, 2, 2, 2), 64)
+        case "resnet20":
+            build.small_stem(16)
+            build.basic_stages((3, 3, 3), 16)
+        case "digits_small":
+            build.small_stem(DIGITS_WIDTH)
+            build.basic_stages(DIGITS_BLOCKS, DIGITS_WIDTH)
+    return build.classified(own_classes if classes is None else classes)
+
+
+class _Builder:
+    """A graph in the making: each method adds nodes after the last one."""
+
+    def __init__(self, image: Input) -> None:
+        self._nodes = [Node("image", image)]
+        self._channels = image.channels  # of the last node
+
+    def _add(self, name: str, op: Op, *inputs: int) -> int:
+        self._nodes.append(Node(name, op, inputs or (len(self._nodes) - 1,)))
+        if isinstance(op, Convolution):
+            self._channels = op.out_channels
+        return len(self._nodes) - 1
+
+    def _normalised(self, folder: str, number: str, op: Convolution, *inputs: int) -> int:
+        self._add(f"{folder}.conv{number}", op, *inputs)
+        return self._add(f"{folder}.norm{number}", BatchNormalisation())
+
+    def large_stem(self) -> None:
+        self._normalised("stem", "", Convolution(64, 7, stride=2, padding=3))
+        self._add("stem.relu", Relu())
+        self._add("stem.pool", MaxPooling(3, stride=2, padding=1))
+
+    def small_stem(self, width: int) -> None:
+        self._normalised("stem", "", Convolution(width, 3, padding=1))
+        self._add("stem.relu", Relu())
+
+    def bottleneck(self, folder: str, width: int, stride: int, *, strided_1x1: bool) -> None:
+        entering, entering_channels = len(self._nodes) - 1, self._channels
+        self._normalised(folder, "1", Convolution(width, 1, stride=stride if strided_1x1 else 1))
+        self._add(f"{folder}.relu1", Relu())
+        self._normalised(folder, "2", Convolution(width, 3, stride=1 if strided_1x1 else stride, padding=1))
+        self._add(f"{folder}.relu2", Relu())
+        residual = self._normalised(folder, "3", Convolution(4 * width, 1))
+        self._joined(folder, entering, entering_channels, residual, 4 * width, stride)
+
+    def basic_stages(self, blocks_of_stages: tuple[int, ...], width: int) -> None:
+        for stage, blocks in enumerate(blocks_of_stages, start=1):
+            for block in range(1, blocks + 1):
+                stride = 2 if block == 1 and stage > 1 else 1
+                self._basic(f"stage{stage}.block{block}", width * 2 ** (stage - 1), stride)
+
+    def _basic(self, folder: str, width: int, stride: int) -> None:
+        entering, entering_channels = len(self._nodes) - 1, self._channels
+        self._normalised(folder, "1", Convolution(width, 3, stride=stride, padding=1))
+        self._add(f"{folder}.relu1", Relu())
+        residual = self._normalised(folder, "2", Convolution(width, 3, padding=1))
+        self._joined(folder, entering, entering_channels, residual, width, stride)
+
+    def _joined(
+        self, folder: str, entering: int, entering_channels: int, residual: int, width: int, stride: int
+    ) -> None:
+        shortcut = entering
+        if stride != 1 or entering_channels != width:
+            shortcut = self._normalised(folder, "_shortcut", Convolution(width, 1, stride=stride), entering)
+        self._add(f"{folder}.add", Add(), residual, shortcut)
+        self._add(f"{folder}.relu", Relu())
+
+    def classified(self, classes: int) -> Graph:
+        self._add("head.pool", GlobalAveragePooling())
+        self._add("head.dense", Dense(classes))
+        self._add("head.softmax", Softmax())
+        return Graph(tuple(self._nodes))

@@ -1,0 +1,163 @@
+"""Operations, parameters and memory, beyond the paper's tables."""
+
+import ast
+import inspect
+import math
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+
+from morphism import (
+    KINDS,
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    Graph,
+    Input,
+    LayerCost,
+    Map,
+    MaxPooling,
+    Node,
+    Op,
+    Relu,
+    Shape,
+    Softmax,
+    Vector,
+    cost,
+    layer_cost,
+    start,
+)
+from morphism import cost as cost_module_function
+from morphism.cost import layer_costs
+from tests.morphism.reference import tensor_shapes
+from tests.morphism.strategies import graphs
+
+MAPS, POOLED = Map(4, 6, 5), Map(4, 3, 2)  # 120 and 24 elements
+
+BY_HAND: list[tuple[Op, tuple[Shape, ...], Shape, int, int, int]] = [
+    # operation, what enters, what leaves, forward, backward, parameters
+    (Convolution(8, 3, padding=1), (MAPS,), Map(8, 6, 5), 2 * 9 * 4 * 8 * 30, 4 * 9 * 4 * 8 * 30 + 2 * 288, 288),
+    (Convolution(8, 3, padding=1, groups=2), (MAPS,), Map(8, 6, 5), 2 * 9 * 2 * 8 * 30, 4 * 9 * 2 * 8 * 30 + 288, 144),
+    (Dense(10), (Vector(6),), Vector(10), 120, 240 + 2 * 70, 70),
+    (BatchNormalisation(), (MAPS,), MAPS, 840, 36, 8),
+    (Relu(), (MAPS,), MAPS, 120, 0, 0),
+    (Add(), (MAPS, MAPS), MAPS, 120, 0, 0),
+    (Concat(), (MAPS, MAPS), Map(8, 6, 5), 0, 0, 0),
+    (MaxPooling(2, 2), (MAPS,), POOLED, 4 * 24, 0, 0),
+    (AveragePooling(2, 2), (MAPS,), POOLED, (4 + 4) * 24, 0, 0),
+    (GlobalAveragePooling(), (MAPS,), Vector(4), 120 + 16, 0, 0),
+    (Dropout(0.5), (MAPS,), MAPS, 240, 0, 0),
+    (Softmax(), (Vector(10),), Vector(10), 130, 0, 0),
+    (Input(4, 6, 5), (), MAPS, 0, 0, 0),
+]
+
+
+@pytest.mark.parametrize(("op", "entering", "leaving", "forward", "backward", "parameters"), BY_HAND)
+def test_each_layer_costs_what_tables_i_and_ii_say(
+    op: Op, entering: tuple[Shape, ...], leaving: Shape, forward: int, backward: int, parameters: int
+) -> None:
+    layer = layer_cost(op, entering, leaving)
+
+    assert (layer.forward_flops, layer.backward_flops, layer.parameters) == (forward, backward, parameters)
+
+
+def test_every_operation_of_the_union_stands_in_the_table_above() -> None:
+    assert {type(row[0]) for row in BY_HAND} == set(Op.__args__)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """An operation that nobody has taught the counter."""
+
+
+def test_an_operation_that_the_counter_does_not_know_is_an_error_and_never_zero() -> None:
+    with pytest.raises(AssertionError, match="Attention"):
+        layer_cost(Attention(), (MAPS,), MAPS)  # type: ignore[arg-type]
+
+
+def test_dropout_works_in_training_and_not_in_evaluation() -> None:
+    layer = layer_cost(Dropout(0.5), (MAPS,), MAPS)
+
+    assert (layer.forward_flops, layer.forward_validation_flops) == (240, 0)
+
+
+@given(graphs())
+@settings(deadline=None)
+def test_a_graph_costs_the_sum_of_its_layers_by_kind_and_by_node(graph: Graph) -> None:
+    counted = cost(graph)
+    in_all = [sum(column) for column in zip(*layer_costs(graph), strict=True)]
+
+    assert tuple(counted.by_kind) == KINDS
+    assert in_all == [sum(column) for column in zip(*counted.by_kind.values(), strict=True)]
+    assert in_all == [getattr(counted, field) for field in LayerCost._fields]
+
+
+@given(graphs())
+@settings(deadline=None)
+def test_parameters_are_the_elements_of_the_tensors_that_learn(graph: Graph) -> None:
+    learnt = {name: shape for name, shape in tensor_shapes(graph).items() if "running" not in name}
+
+    assert cost(graph).parameters == sum(math.prod(shape) for shape in learnt.values())
+
+
+def test_a_layer_behind_nothing_that_learns_needs_no_gradient_of_its_input() -> None:
+    # both convolutions read the image, one of them through a pooling; the third reads what learns
+    graph = Graph(
+        (
+            Node("image", Input(3, 8, 8)),
+            Node("pool", MaxPooling(3, 1, 1), (0,)),
+            Node("near", Convolution(3, 3, padding=1), (1,)),
+            Node("direct", Convolution(3, 3, padding=1), (0,)),
+            Node("sum", Add(), (2, 3)),
+            Node("inner", Convolution(3, 3, padding=1), (4,)),
+            Node("head.pool", GlobalAveragePooling(), (5,)),
+            Node("head.dense", Dense(2), (6,)),
+            Node("head.softmax", Softmax(), (7,)),
+        )
+    )
+    near, direct, inner = (layer_costs(graph)[graph.index(name)] for name in ("near", "direct", "inner"))
+
+    assert near == direct
+    assert near.tensor_backward_flops == near.forward_flops
+    assert inner.tensor_backward_flops == 2 * inner.forward_flops
+
+
+def test_the_tensor_count_is_convolutions_and_products_alone_without_updates() -> None:
+    counted = cost(start("resnet50_v1_5"))
+
+    # torch's own flop counter for this network (torch 2.13, batch 1): 8.178 GFLOP forward, 24.299 in all
+    assert round(counted.tensor_forward_flops / 1e9, 3) == 8.178
+    assert round((counted.tensor_forward_flops + counted.tensor_backward_flops) / 1e9, 3) == 24.299
+
+
+def test_training_memory_by_hand() -> None:
+    graph = Graph(
+        (
+            Node("image", Input(3, 8, 8)),  # 192, held: the convolution reads it
+            Node("conv", Convolution(4, 3, padding=1), (0,)),  # 256, held: the normalisation reads it
+            Node("norm", BatchNormalisation(), (1,)),  # not held: a ReLU needs only what leaves it
+            Node("relu", Relu(), (2,)),  # 256, held
+            Node("max", MaxPooling(2, 2), (3,)),  # not held, but 64 indices of 8 bytes
+            Node("drop", Dropout(0.5), (4,)),  # 64, held: the pooling reads it; and a mask of 64
+            Node("head.pool", GlobalAveragePooling(), (5,)),  # 4, held
+            Node("head.dense", Dense(2), (6,)),  # a softmax needs only what leaves it
+            Node("head.softmax", Softmax(), (7,)),  # 2, held
+        )
+    )
+    held, largest, parameters = 192 + 256 + 256 + 64 + 64 + 4 + 2, 256, 108 + 8 + 10
+
+    assert cost(graph).training_memory(16, 4) == 12 * parameters + 16 * (4 * (held + 2 * largest) + 8 * 64)
+    assert cost(graph).training_memory(16, 2) == 14 * parameters + 16 * (2 * (held + 2 * largest) + 8 * 64)
+
+
+def test_every_match_on_operations_ends_where_the_type_checker_finds_gaps() -> None:
+    tree = ast.parse(inspect.getsource(inspect.getmodule(cost_module_function)))  # type: ignore[arg-type]
+
+    for found in (node for node in ast.walk(tree) if isinstance(node, ast.Match)):
+        assert "assert_never" in ast.unparse(found.cases[-1])

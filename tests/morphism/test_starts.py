@@ -1,0 +1,44 @@
+"""Starting graphs by name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from morphism import STARTS, Convolution, IllegalGraph, Map, UnknownStart, Vector, cost, start
+
+
+@given(st.sampled_from(STARTS), st.integers(8, 64), st.integers(1, 5), st.integers(2, 30))
+def test_every_start_takes_any_image_channels_and_classes(name: str, image: int, channels: int, classes: int) -> None:
+    graph = start(name, image=image, channels=channels, classes=classes)
+
+    assert graph.shapes[0] == Map(channels, image, image)
+    assert graph.shapes[-1] == Vector(classes)
+
+
+def test_starts_have_different_fingerprints() -> None:
+    assert len({start(name).fingerprint for name in STARTS}) == len(STARTS)
+
+
+@pytest.mark.parametrize(("name", "strided"), [("resnet50_v1", "conv1"), ("resnet50_v1_5", "conv2")])
+def test_a_stage_of_resnet50_strides_where_its_version_says(name: str, strided: str) -> None:
+    graph = start(name)
+
+    for stage in (2, 3, 4):
+        for conv in ("conv1", "conv2", "conv3"):
+            op = graph.nodes[graph.index(f"stage{stage}.block1.{conv}")].op
+            assert isinstance(op, Convolution)
+            assert op.stride == (2 if conv == strided else 1)
+
+
+def test_the_digits_network_is_large_enough_for_a_run_to_measure_training() -> None:
+    assert 10e6 < cost(start("digits_small")).forward_flops < 30e6
+
+
+def test_an_unknown_start_is_refused_with_the_names_that_there_are() -> None:
+    with pytest.raises(UnknownStart, match=r"'resnet51'.*resnet50_v1, resnet50_v1_5, resnet18, resnet20, digits_small"):
+        start("resnet51")
+
+
+def test_a_start_without_classes_is_refused() -> None:
+    with pytest.raises(IllegalGraph, match="out_features is a whole number from 1"):
+        start("resnet18", classes=0)

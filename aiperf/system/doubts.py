@@ -1,0 +1,186 @@
+"""What a run's telemetry gives cause to doubt, in words that stand beside the score.
+
+A device that measured nothing is never doubted for what it might have shown; that it was not measured is said instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from aiperf.system.summary import DeviceTelemetry, Telemetry
+
+Severity = Literal["note", "doubt", "grave"]
+"""note: worth knowing; doubt: slower than the machine could be; grave: results may be wrong, or accelerators were gone."""
+
+IDLE_REASONS = frozenset({"gpu_idle"})
+"""Reasons for a low clock that hold nothing back."""
+CHOSEN_REASONS = frozenset(
+    {"sw_power_cap", "applications_clocks_setting", "display_clock_setting", "sync_boost", "ppt_pwr"}
+)
+"""Clocks held by a limit that someone set: many accelerators run into their power limit at full load all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    text: str
+    severity: Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Beyond which a figure is doubted."""
+
+    throttled_share: float = 0.01
+    """Of the measured time, for each reason."""
+    hot_celsius: float = 85.0
+    """At or above. Makers slow accelerators down between 83 and 95 °C."""
+    idle_utilisation: float = 0.1
+    """Mean over the window, below which an accelerator sat idle."""
+    missing_share: float = 0.05
+    """Of the window without samples."""
+    power_cap_share: float = 0.01
+    """Difference of power limits between accelerators of one model."""
+
+
+def doubts(telemetry: Telemetry, limits: Limits) -> tuple[Doubt, ...]:
+    """All that stands out, gravest first; alike devices share one line, which names the worst of them."""
+    accelerators = telemetry.accelerators
+    found = [
+        *_missing(telemetry),
+        *_gone(accelerators),
+        *_ecc(accelerators),
+        *_throttled(accelerators, limits),
+        *_hot(accelerators, limits),
+        *_idle(accelerators, limits),
+        *_power_caps(accelerators, limits),
+        *_unmeasured(telemetry, limits),
+    ]
+    order: tuple[Severity, ...] = ("grave", "doubt", "note")
+    return tuple(sorted(found, key=lambda doubt: order.index(doubt.severity)))
+
+
+def _name(one: DeviceTelemetry) -> str:
+    device = one.device
+    return f"{device.model or device.vendor or repr(device.id)} #{device.index} of worker {one.worker} on {one.host!r}"
+
+
+def _of(some: Sequence[object], all_: Sequence[object]) -> str:
+    return f"{len(some)} of {len(all_)} accelerator{'' if len(all_) == 1 else 's'}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
+
+
+def _missing(telemetry: Telemetry) -> list[Doubt]:
+    """Workers that trained on more accelerators than stood there to be sampled."""
+    return [
+        Doubt(
+            f"{worker.accelerators_expected - worker.accelerators_sampled} of {worker.accelerators_expected} "
+            f"accelerators of worker {worker.worker} on {worker.host!r} missing when recording began",
+            "grave",
+        )
+        for worker in telemetry.workers
+        if worker.accelerators_expected is not None and 0 < worker.accelerators_sampled < worker.accelerators_expected
+    ]
+
+
+def _gone(accelerators: Sequence[DeviceTelemetry]) -> list[Doubt]:
+    gone = [one for one in accelerators if one.gone_at is not None]
+    if not gone:
+        return []
+    first = min(gone, key=lambda one: one.gone_at or 0.0)
+    return [
+        Doubt(
+            f"{_of(gone, accelerators)} vanished; first {_name(first)}, "
+            f"last seen at {first.gone_at:.0f} s ({first.gone})",
+            "grave",
+        )
+    ]
+
+
+def _ecc(accelerators: Sequence[DeviceTelemetry]) -> list[Doubt]:
+    found: list[Doubt] = []
+    failed = [one for one in accelerators if one.ecc_uncorrected]
+    if failed:
+        worst = max(failed, key=lambda one: one.ecc_uncorrected or 0)
+        text = f"{_of(failed, accelerators)} had uncorrected memory errors: results may be wrong; worst {_name(worst)}"
+        found.append(Doubt(f"{text}, {worst.ecc_uncorrected} in the window", "grave"))
+    mended = [one for one in accelerators if one.ecc_corrected]
+    if mended:
+        worst = max(mended, key=lambda one: one.ecc_corrected or 0)
+        text = f"{_of(mended, accelerators)} had memory errors that were corrected; worst {_name(worst)}"
+        found.append(Doubt(f"{text}, {worst.ecc_corrected} in the window", "note"))
+    return found
+
+
+def _throttled(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[Doubt]:
+    found: list[Doubt] = []
+    for reason in sorted({reason for one in accelerators for reason in one.throttled or ()} - IDLE_REASONS):
+        shares = [((one.throttled or {}).get(reason, 0.0), one) for one in accelerators]
+        held = [(share, one) for share, one in shares if share > limits.throttled_share]
+        if held:
+            share, worst = max(held, key=lambda pair: pair[0])
+            text = (
+                f"{_of(held, accelerators)} throttled ({reason}); worst {_name(worst)}, {_percent(share)} of the time"
+            )
+            found.append(Doubt(text, "note" if reason in CHOSEN_REASONS else "doubt"))
+    return found
+
+
+def _hot(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[Doubt]:
+    known = [(one.temperature_max_celsius, one) for one in accelerators if one.temperature_max_celsius is not None]
+    hot = [(celsius, one) for celsius, one in known if celsius >= limits.hot_celsius]
+    if not hot:
+        return []
+    celsius, worst = max(hot, key=lambda pair: pair[0])
+    text = f"{_of(hot, accelerators)} reached {limits.hot_celsius:.0f} °C; hottest {_name(worst)}, {celsius:.0f} °C"
+    return [Doubt(text, "doubt")]
+
+
+def _idle(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[Doubt]:
+    known = [(one.utilisation_mean, one) for one in accelerators if one.utilisation_mean is not None]
+    idle = [(mean, one) for mean, one in known if mean < limits.idle_utilisation]
+    if not idle:
+        return []
+    mean, worst = min(idle, key=lambda pair: pair[0])
+    text = f"{_of(idle, accelerators)} sat idle; least used {_name(worst)}, mean utilisation {_percent(mean)}"
+    return [Doubt(text, "doubt")]
+
+
+def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[Doubt]:
+    by_model: dict[str | None, list[tuple[float, DeviceTelemetry]]] = {}
+    for one in accelerators:
+        if one.device.power_cap_watts is not None:
+            by_model.setdefault(one.device.model, []).append((one.device.power_cap_watts, one))
+    found: list[Doubt] = []
+    for model, capped in by_model.items():
+        least, most = min(capped, key=lambda pair: pair[0]), max(capped, key=lambda pair: pair[0])
+        if least[0] < most[0] * (1 - limits.power_cap_share):
+            fewer = [pair for pair in capped if pair[0] < most[0] * (1 - limits.power_cap_share)]
+            text = (
+                f"power limits of {model or 'accelerators'} differ: {len(fewer)} of {len(capped)} below {most[0]:.0f} W"
+            )
+            found.append(Doubt(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "doubt"))
+    return found
+
+
+def _unmeasured(telemetry: Telemetry, limits: Limits) -> list[Doubt]:
+    found: list[Doubt] = []
+    blind = [one for one in telemetry.workers if one.accelerators_expected and not one.accelerators_sampled]
+    if blind:
+        first = blind[0]
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in first.not_sampled.items())
+        text = f"accelerators of {len(blind)} of {len(telemetry.workers)} workers not measured"
+        where = f"worker {first.worker} on {first.host!r}"
+        found.append(Doubt(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note"))
+    length = telemetry.window[1] - telemetry.window[0]
+    present = [one for one in telemetry.accelerators if one.gone_at is None]
+    partly = [one for one in present if one.seconds_missing > limits.missing_share * length]
+    if partly:
+        worst = max(partly, key=lambda one: one.seconds_missing)
+        text = f"{_of(partly, telemetry.accelerators)} not measured all the time; worst {_name(worst)}"
+        found.append(Doubt(f"{text}, {worst.seconds_missing:.0f} of {length:.0f} s missing", "note"))
+    return found

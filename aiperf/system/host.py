@@ -1,0 +1,105 @@
+"""The host around the accelerators: processor time and memory from /proc, energy from RAPL where it may be read.
+
+All figures are of the whole host as the kernel counts it, not of a container or a process on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from aiperf.system.sampler import Device, DeviceSample, Unavailable
+
+HOST = "host"
+
+
+def busy_and_total(stat: str) -> tuple[int, int]:
+    """Clock ticks worked and clock ticks passed, summed over processors, from the text of /proc/stat.
+
+    Waiting for input and output counts as idle. Guest time is already in user time (proc(5)) and is not added again.
+    """
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
+    busy = user + nice + system + irq + softirq + steal
+    return busy, busy + idle + iowait
+
+
+def meminfo(text: str) -> dict[str, int]:
+    """The lines of /proc/meminfo that are sizes, in bytes."""
+    lines = (line.split() for line in text.splitlines())
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3 and words[2] == "kB"}
+
+
+class RaplCounter:
+    """Energy of all processor packages in joules since it was opened, unwrapped.
+
+    Kernels since 2020 let only root read it (CVE-2020-8694). Where a single package cannot be read there is no figure:
+    a part would pass for the whole. Zones below a package (core, dram) and 'psys' are left out, since they overlap it.
+    """
+
+    def __init__(self, powercap: Path) -> None:
+        zones = [zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1]
+        self._zones = [zone for zone in zones if (zone / "name").read_text().startswith("package")]
+        self._ranges = [int((zone / "max_energy_range_uj").read_text()) for zone in self._zones]
+        self._last = self._counters()
+        self._microjoules = 0
+
+    def _counters(self) -> list[int] | None:
+        try:
+            return [int((zone / "energy_uj").read_text()) for zone in self._zones] or None
+        except OSError:  # not root, or the zone has no counter: not measured
+            return None
+
+    def joules(self) -> float | None:
+        now = self._counters()
+        if now is None or self._last is None:
+            return None
+        steps = zip(now, self._last, self._ranges, strict=True)
+        self._microjoules += sum((to - since) % wrap for to, since, wrap in steps)
+        self._last = now
+        return self._microjoules / 1e6
+
+
+class HostSampler:
+    """This host's processors and memory."""
+
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        powercap: Path = Path("/sys/class/powercap"),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not (proc / "stat").exists():
+            raise Unavailable(f"no {proc / 'stat'}: processor time is read on Linux only")
+        self._proc = proc
+        self._clock = clock
+        self._last = busy_and_total((proc / "stat").read_text())
+        self._rapl = RaplCounter(powercap)
+        self._last_energy = (clock(), self._rapl.joules())
+        self._memory_bytes = meminfo((proc / "meminfo").read_text())["MemTotal"]
+
+    def devices(self) -> list[Device]:
+        return [Device(id=HOST, kind="host", memory_bytes=self._memory_bytes)]
+
+    def sample(self) -> list[DeviceSample]:
+        busy, total = busy_and_total((self._proc / "stat").read_text())
+        busy_before, total_before = self._last
+        self._last = (busy, total)
+        memory = meminfo((self._proc / "meminfo").read_text())
+        now, energy = self._clock(), self._rapl.joules()
+        before, energy_before = self._last_energy
+        self._last_energy = (now, energy)
+        measured = energy is not None and energy_before is not None and now > before
+        return [
+            DeviceSample(
+                device=HOST,
+                # The kernel's tick is 10 ms at worst: asked again within one, there is nothing to divide by.
+                utilisation=(busy - busy_before) / (total - total_before) if total > total_before else None,
+                memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
+                power_watts=(energy - energy_before) / (now - before) if measured else None,  # type: ignore[operator]
+                energy_joules=energy,
+            )
+        ]
+
+    def close(self) -> None:
+        pass

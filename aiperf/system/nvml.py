@@ -1,0 +1,163 @@
+"""NVIDIA accelerators, through nvidia-ml-py (`pynvml`), which is imported when a sampler is opened.
+
+The bits and codes of NVML are turned into names here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from aiperf.system.peaks import board_variant
+from aiperf.system.sampler import Device, DeviceSample, Unavailable
+
+T = TypeVar("T")
+
+# nvml.h, nvmlClocksEventReasons. Written out rather than read from pynvml, which drops and renames some between
+# releases, while a driver may set any of them.
+THROTTLE_BITS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+
+# nvml.h, nvmlReturn_t. The first set means that this device, driver or account cannot give the figure, now or ever;
+# the second that there is no device any more. Any other code is an error of ours and is raised.
+NOT_GIVEN = {
+    3: "not supported",
+    4: "no permission",
+    10: "timeout",
+    13: "function not found",
+    14: "corrupted infoROM",
+    19: "in use",
+    20: "insufficient memory",
+    22: "not supported by the virtual GPU",
+    24: "no data",
+    25: "argument version mismatch",
+    26: "deprecated",
+    27: "not ready",
+    999: "unknown error",
+}
+LOST = {6: "not found", 11: "interrupt problem", 15: "GPU is lost", 16: "GPU requires reset", 28: "GPU not found"}
+
+
+def throttle_reasons(mask: int) -> tuple[str, ...]:
+    """The names of the bits of nvmlClocksEventReasons, lowest first; an unknown bit keeps its number ('bit_0x800')."""
+    bits = (1 << position for position in range(mask.bit_length()))
+    return tuple(THROTTLE_BITS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
+
+
+class NvmlSampler:
+    """All NVIDIA accelerators of this host that NVML shows.
+
+    On a host without a running persistence daemon, opening takes seconds for each accelerator (the driver starts it).
+    Raises Unavailable where there is no NVIDIA driver.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import pynvml
+        except ImportError as absent:
+            raise Unavailable(f"nvidia-ml-py is not installed: {absent}") from absent
+        self._nvml: Any = pynvml  # ctypes behind it: nothing in it is typed
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise Unavailable(str(error)) from error
+        self._handles: list[tuple[Any, Device]] = []
+        self._gone: dict[str, str] = {}
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        for index in range(int(pynvml.nvmlDeviceGetCount())):
+            # An accelerator that has fallen off the bus keeps its index, but gives no handle: it is told, not skipped.
+            handle, reason = self._ask(partial(self._nvml.nvmlDeviceGetHandleByIndex, index))
+            if handle is None:
+                lost = Device(id=f"nvidia-{index}", kind="accelerator", index=index, vendor="NVIDIA", driver=driver)
+                self._handles.append((None, lost))
+                self._gone[lost.id] = reason or "no handle"
+            else:
+                self._handles.append((handle, self._describe(handle, index, driver)))
+
+    def devices(self) -> list[Device]:
+        return [device for _, device in self._handles]
+
+    def sample(self) -> list[DeviceSample]:
+        return [self._look(handle, device) for handle, device in self._handles]
+
+    def close(self) -> None:
+        self._nvml.nvmlShutdown()
+
+    def _ask(self, call: Callable[[], T]) -> tuple[T | None, str | None]:
+        """The answer, or why the device is lost; (None, None) = it cannot give this figure."""
+        try:
+            return call(), None
+        except self._nvml.NVMLError as error:
+            if error.value in NOT_GIVEN:
+                return None, None
+            if error.value in LOST:
+                return None, LOST[error.value]
+            raise
+
+    def _value(self, call: Callable[[], T]) -> T | None:
+        return self._ask(call)[0]
+
+    def _describe(self, handle: Any, index: int, driver: str) -> Device:
+        nvml = self._nvml
+        model = self._value(lambda: str(nvml.nvmlDeviceGetName(handle)))
+        memory = self._value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        cap = self._value(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+        pci = self._value(lambda: nvml.nvmlDeviceGetPciInfo(handle))
+        return Device(
+            id=self._value(lambda: str(nvml.nvmlDeviceGetUUID(handle))) or f"nvidia-{index}",
+            kind="accelerator",
+            index=index,
+            vendor="NVIDIA",
+            model=model,
+            variant=None if model is None else board_variant(model),
+            memory_bytes=None if memory is None else int(memory.total),
+            driver=driver,
+            pci=None if pci is None else str(pci.busId),
+            power_cap_watts=None if cap is None else cap / 1000,  # milliwatts
+        )
+
+    def _look(self, handle: Any, device: Device) -> DeviceSample:
+        nvml = self._nvml
+        if handle is None:
+            return DeviceSample(device=device.id, gone=self._gone[device.id])
+        use, lost = self._ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+        temperature, too_lost = self._ask(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+        if lost or too_lost:
+            return DeviceSample(device=device.id, gone=lost or too_lost)
+        memory = self._value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        power = self._value(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+        energy = self._value(lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+        # Renamed in driver 535: the new name is unknown to older drivers, and the old one may go from newer.
+        reasons = self._value(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+        if reasons is None:
+            reasons = self._value(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+        return DeviceSample(
+            device=device.id,
+            utilisation=None if use is None else use.gpu / 100,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            power_watts=None if power is None else power / 1000,  # milliwatts
+            energy_joules=None if energy is None else energy / 1000,  # millijoules
+            clock_mhz=self._value(lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))),
+            memory_clock_mhz=self._value(lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))),
+            temperature_celsius=None if temperature is None else float(temperature),
+            throttle=None if reasons is None else throttle_reasons(int(reasons)),
+            ecc_corrected=self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+            ecc_uncorrected=self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        )
+
+    def _ecc(self, handle: Any, error_type: int) -> int | None:
+        # The aggregate counter outlives a reset of the device or a reload of the driver in the middle of a run.
+        nvml = self._nvml
+        return self._value(lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, error_type, nvml.NVML_AGGREGATE_ECC)))

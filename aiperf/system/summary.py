@@ -1,0 +1,210 @@
+"""Telemetry of a run, added up per device over a window: one pass, memory by the number of devices.
+
+Nothing is filled in: a stretch without samples is missing time, and adds neither energy nor utilisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from aiperf.system.log import Look, Record, Sample, Session
+from aiperf.system.sampler import Device
+
+GAP_INTERVALS = 3.0
+"""Two samples further apart than this many intervals leave a gap between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTelemetry:
+    """One device of one worker over the window. None = not measured."""
+
+    worker: int
+    host: str
+    device: Device
+    seconds_measured: float
+    seconds_missing: float
+    """Of the window, for whatever reason."""
+    utilisation_mean: float | None
+    utilisation_max: float | None
+    memory_used_max_bytes: int | None
+    power_mean_watts: float | None
+    energy_joules: float | None
+    """Power integrated over the measured seconds by the trapezoidal rule."""
+    temperature_max_celsius: float | None
+    throttled: dict[str, float] | None
+    """Reason -> share of the measured time."""
+    ecc_corrected: int | None
+    """Errors counted inside the window."""
+    ecc_uncorrected: int | None
+    gone_at: float | None
+    """Last seen then, while its worker was recorded on; 'at' of its session when it was never seen."""
+    gone: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTelemetry:
+    """What the last session of a worker said of itself."""
+
+    worker: int
+    host: str
+    accelerators_expected: int | None
+    accelerators_sampled: int
+    not_sampled: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """A run's telemetry over a window, in seconds since the run began."""
+
+    window: tuple[float, float]
+    workers: tuple[WorkerTelemetry, ...]
+    devices: tuple[DeviceTelemetry, ...]
+
+    @property
+    def accelerators(self) -> tuple[DeviceTelemetry, ...]:
+        return tuple(device for device in self.devices if device.device.kind == "accelerator")
+
+    @property
+    def energy_joules(self) -> float | None:
+        """Of all accelerators; None when any of them gives none, since a part would pass for the whole."""
+        figures = [device.energy_joules for device in self.accelerators]
+        known = [figure for figure in figures if figure is not None]
+        return sum(known) if known and len(known) == len(figures) else None
+
+
+@dataclass(slots=True)
+class _Mean:
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float, seconds: float) -> None:
+        self.total += value * seconds
+        self.seconds += seconds
+
+    def value(self) -> float | None:
+        return self.total / self.seconds if self.seconds else None
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What has been seen of one device; mutable, and seen by nobody but `summarise`."""
+
+    session: Session
+    device: Device
+    measured: float = 0.0
+    utilisation: _Mean = field(default_factory=_Mean)
+    power: _Mean = field(default_factory=_Mean)
+    highest: dict[str, float] = field(default_factory=dict)
+    throttled: dict[str, float] = field(default_factory=dict)
+    throttle_seconds: float = 0.0
+    ecc: dict[str, int] = field(default_factory=dict)
+    last: Look | None = None
+    """The last good look."""
+    gone: str | None = None
+
+    def add(self, look: Look, window: tuple[float, float], gap_seconds: float) -> None:
+        if look.gone is not None:
+            self.gone = look.gone
+            return
+        before, self.last, self.gone = self.last, look, None
+        if window[0] <= look.at <= window[1]:
+            self._raise_highest(look)
+        if before is None or not 0 < look.at - before.at <= gap_seconds:
+            return
+        start, end = max(before.at, window[0]), min(look.at, window[1])
+        if start < end:
+            self._span(before, look, start, end)
+            self._count_errors(before, look)
+
+    def _raise_highest(self, look: Look) -> None:
+        for name in ("utilisation", "memory_used_bytes", "temperature_celsius"):
+            value = getattr(look, name)
+            if value is not None and value > self.highest.get(name, float("-inf")):
+                self.highest[name] = value
+
+    def _span(self, before: Look, look: Look, start: float, end: float) -> None:
+        """What a look says holds for the time since the one before it; power runs straight between the two."""
+        seconds = end - start
+        self.measured += seconds
+        if look.utilisation is not None:
+            self.utilisation.add(look.utilisation, seconds)
+        if look.power_watts is not None and before.power_watts is not None:
+            slope = (look.power_watts - before.power_watts) / (look.at - before.at)
+            self.power.add(before.power_watts + slope * ((start + end) / 2 - before.at), seconds)
+        if look.throttle is not None:
+            self.throttle_seconds += seconds
+            for reason in look.throttle:
+                self.throttled[reason] = self.throttled.get(reason, 0.0) + seconds
+
+    def _count_errors(self, before: Look, look: Look) -> None:
+        for name in ("ecc_corrected", "ecc_uncorrected"):
+            was, now = getattr(before, name), getattr(look, name)
+            if was is not None and now is not None:
+                # A counter that fell began anew: what it shows now came since.
+                self.ecc[name] = self.ecc.get(name, 0) + (now - was if now >= was else now)
+
+    def result(self, window: tuple[float, float], recorded_until: float, gap_seconds: float) -> DeviceTelemetry:
+        last_seen = self.session.at if self.last is None else self.last.at
+        is_gone = self.gone is not None or recorded_until - last_seen > gap_seconds
+        memory = self.highest.get("memory_used_bytes")
+        return DeviceTelemetry(
+            worker=self.session.worker,
+            host=self.session.host,
+            device=self.device,
+            seconds_measured=self.measured,
+            seconds_missing=max(0.0, window[1] - window[0] - self.measured),
+            utilisation_mean=self.utilisation.value(),
+            utilisation_max=self.highest.get("utilisation"),
+            memory_used_max_bytes=None if memory is None else int(memory),
+            power_mean_watts=self.power.value(),
+            energy_joules=self.power.total if self.power.seconds else None,
+            temperature_max_celsius=self.highest.get("temperature_celsius"),
+            throttled=(
+                {reason: seconds / self.throttle_seconds for reason, seconds in sorted(self.throttled.items())}
+                if self.throttle_seconds
+                else None
+            ),
+            ecc_corrected=self.ecc.get("ecc_corrected"),
+            ecc_uncorrected=self.ecc.get("ecc_uncorrected"),
+            gone_at=last_seen if is_gone else None,
+            gone=(self.gone or "gives no more samples") if is_gone else None,
+        )
+
+
+def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemetry:
+    """Add up the records of `log.read` between two moments, in seconds since the run began.
+
+    A look counts for the time since the one before it, cut at the window's edges: 300 W for the whole of a window of
+    100 s is 30,000 J, wherever the samples fall.
+    """
+    if not window[0] < window[1]:
+        raise ValueError(f"a window ends after it begins; this one is {window!r}")
+    sums: dict[tuple[int, str], _Sum] = {}
+    sessions: dict[int, Session] = {}
+    recorded_until: dict[int, float] = {}
+    for record in records:
+        match record:
+            case Session():
+                sessions[record.worker] = record
+                for device in record.devices:
+                    known = sums.setdefault((record.worker, device.id), _Sum(record, device))
+                    known.session, known.device = record, device
+            case Sample(session, device, look):
+                gap_seconds = GAP_INTERVALS * session.interval_seconds
+                if look.at <= window[1] + gap_seconds:
+                    sums[session.worker, device.id].add(look, window, gap_seconds)
+                    recorded_until[session.worker] = look.at
+    return Telemetry(
+        window=window,
+        workers=tuple(_worker(session) for _, session in sorted(sessions.items())),
+        devices=tuple(
+            one.result(window, recorded_until.get(worker, one.session.at), GAP_INTERVALS * one.session.interval_seconds)
+            for (worker, _), one in sums.items()
+        ),
+    )
+
+
+def _worker(session: Session) -> WorkerTelemetry:
+    sampled = sum(device.kind == "accelerator" for device in session.devices)
+    return WorkerTelemetry(session.worker, session.host, session.accelerators, sampled, session.not_sampled)

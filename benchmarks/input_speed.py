@@ -1,0 +1,130 @@
+"""Images a second from a folder of JPEG files, first pass, nothing cached: our input ÷ torchvision's, on the same cores.
+
+    python -m benchmarks.input_speed FOLDER            FOLDER/train/CLASS/*.JPEG; more options: --help
+
+Both sides give shuffled float32 batches after a random resized crop to 224×224, a flip and normalisation; both are held to the
+same cores, and before each pass the files are dropped from the system's memory. torchvision's side is what its own training
+reference does: ImageFolder, transforms and a DataLoader with a worker process a core.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torchvision import datasets, transforms
+
+from aiperf.train.data.conf import ImagenetConf
+from aiperf.train.data.description import IMAGENET_MEAN, IMAGENET_STD
+from aiperf.train.data.opening import open_data
+from aiperf.train.data.samples import list_folder
+from benchmarks.pairs import interleaved, machine
+
+GOAL = 1.5
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="holds train/CLASS/*.JPEG")
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="cores for each side (all)")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of passes (10)")
+    parser.add_argument(
+        "--images", type=int, default=1000, help="images a pass; small folders are walked repeatedly (1000)"
+    )
+    parser.add_argument("--batch", type=int, default=50, help="images a batch (50)")
+    asked = parser.parse_args()
+    cores = sorted(os.sched_getaffinity(0))[: asked.cores]
+    if len(cores) < asked.cores:
+        parser.error(f"--cores {asked.cores}: this process may run on {len(cores)}")
+    os.sched_setaffinity(0, cores)
+    torch.set_num_threads(asked.cores)
+    with tempfile.TemporaryDirectory() as scratch:
+        root = repeated(asked.folder, Path(scratch), asked.images)
+        paths = list_folder(root, "train").paths
+        theirs, ours = by_torchvision(root, asked.cores, asked.batch), by_aiperf(root, asked.cores, asked.batch)
+
+        def timed(walk: Callable[[], int]) -> float:
+            forget(paths)
+            began = time.perf_counter()
+            images = walk()
+            taken = time.perf_counter() - began
+            assert images == len(paths), (images, len(paths))
+            return taken / images
+
+        ratio = interleaved(lambda: timed(theirs), lambda: timed(ours), asked.pairs)
+    print(machine())
+    print(
+        f"{len(paths)} images a pass of {asked.folder}, {asked.cores} cores, batch {asked.batch}, first pass, nothing cached"
+    )
+    for name, seconds in (("torchvision", ratio.a), ("aiperf", ratio.b)):
+        rates = sorted(1 / each / asked.cores for each in seconds)
+        print(f"{name:12s} {rates[len(rates) // 2]:8.0f} images/s per core ({rates[0]:.0f}–{rates[-1]:.0f})")
+    print(f"aiperf ÷ torchvision: {ratio}; goal ≥ {GOAL}: {'reached' if ratio.median >= GOAL else 'missed'}")
+    return 0
+
+
+def repeated(folder: Path, scratch: Path, images: int) -> Path:
+    """A root whose train/ has each class folder as often as makes up that many images, by links; val/ the same."""
+    classes = sorted(path for path in (folder.resolve() / "train").iterdir() if path.is_dir())
+    held = sum(1 for path in classes for _ in path.iterdir())
+    if not held:
+        sys.exit(f"no images in {folder}/train/CLASS/")
+    (scratch / "train").mkdir()
+    for turn in range(max(1, round(images / held))):
+        for path in classes:
+            (scratch / "train" / f"{turn:03d}-{path.name}").symlink_to(path)
+    (scratch / "val").symlink_to(scratch / "train")
+    return scratch
+
+
+def forget(paths: tuple[Path, ...]) -> None:
+    """Drops the files from the system's page cache (Linux; clean pages, so anybody may)."""
+    for path in {path.resolve() for path in paths}:
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def by_torchvision(root: Path, cores: int, batch: int) -> Callable[[], int]:
+    """One shuffled pass of torchvision's reference input, worker processes started within it."""
+    transform = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(224),
+            transforms.RandomHorizontalFlip(),
+            transforms.PILToTensor(),
+            transforms.ConvertImageDtype(torch.float32),
+            transforms.Normalize(IMAGENET_MEAN, IMAGENET_STD),
+        ]
+    )
+    folder = datasets.ImageFolder(str(root / "train"), transform)
+    loader = torch.utils.data.DataLoader(folder, batch, shuffle=True, num_workers=cores)
+
+    return lambda: sum(len(images) for images, _ in loader)
+
+
+def by_aiperf(root: Path, cores: int, batch: int) -> Callable[[], int]:
+    """One shuffled pass of ours, opened within it."""
+    conf = ImagenetConf(root=str(root), cache="none", workers=cores)
+
+    def walk() -> int:
+        with open_data(conf) as data:
+            batches = data.training(
+                batch,
+                rank=0,
+                ranks=1,
+                epoch=0,
+                seed=0,
+                device=torch.device("cpu"),
+                channels_last=False,
+                dtype=torch.float32,
+            )
+            return sum(each.count for each in batches)
+
+    return walk
+
+
+if __name__ == "__main__":
+    sys.exit(main())

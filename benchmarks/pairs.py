@@ -1,0 +1,114 @@
+"""Two things measured side by side: interleaved pairs, the median of their ratio and its 95 % interval.
+
+A machine's speed drifts (frequency, neighbours, caches), so a and b are never measured one after the other in two blocks:
+each pair measures both, in alternating order, and only ratios within a pair are compared.
+"""
+
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+
+FEWEST_PAIRS = 6
+"""With five pairs even [smallest, largest] holds the median with a probability of only 1 − 2·0.5⁵ = 93.75 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """What a takes of what b takes: below 1, a is the faster one (where the measured values are times)."""
+
+    median: float
+    low: float
+    """Lower end of the median's 95 % interval."""
+    high: float
+    """Upper end of the median's 95 % interval."""
+    a: tuple[float, ...]
+    """What was measured of a, by pair; seconds, unless the callable returned something else."""
+    b: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} (95 % interval {self.low:.3f}–{self.high:.3f}, {len(self.a)} pairs)"
+
+
+def interleaved(
+    a: Callable[[], float | None],
+    b: Callable[[], float | None],
+    pairs: int = 10,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Ratio:
+    """Measure `a` and `b` alternately (a b, b a, a b, …) and give the ratio a / b.
+
+    A callable that returns a number is believed (it timed itself, or measures something else); one that returns None is
+    timed from outside by `clock`. Both are called once before, unmeasured, to warm up.
+
+    Raises ValueError for fewer than 6 pairs, from which no 95 % interval of a median can be had, and for a measurement
+    that is not above zero.
+    """
+    if pairs < FEWEST_PAIRS:
+        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs; {pairs!r} asked for")
+    a()
+    b()
+    of_a: list[float] = []
+    of_b: list[float] = []
+    for pair in range(pairs):
+        order = ((a, of_a), (b, of_b))
+        for measured, values in order if pair % 2 == 0 else reversed(order):
+            values.append(_measure(measured, clock))
+    ratios = [x / y for x, y in zip(of_a, of_b, strict=True)]
+    low, high = interval_of_median(ratios)
+    return Ratio(statistics.median(ratios), low, high, tuple(of_a), tuple(of_b))
+
+
+def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
+    """The narrowest pair of order statistics [x₍ₖ₎, x₍ₙ₊₁₋ₖ₎] that holds the median with at least 95 % probability.
+
+    Exact for any continuous distribution: the number of values below the median is binomial(n, ½), so the interval misses
+    with probability 2·P(X < k). For n = 10 it is [x₍₂₎, x₍₉₎], which holds it with 97.9 %.
+
+    Raises ValueError for fewer than 6 values.
+    """
+    n = len(values)
+    if n < FEWEST_PAIRS:
+        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values; {n} given")
+    k = 1
+    while 2 * sum(comb(n, below) for below in range(k + 1)) <= 0.05 * 2**n:
+        k += 1
+    ordered = sorted(values)
+    return ordered[k - 1], ordered[n - k]
+
+
+def describe_machine() -> str:
+    """This machine in words, for beside every number: '2-core AMD EPYC 9B45, no accelerator'."""
+    import torch  # late: the arithmetic above serves scripts that have no other need of torch
+
+    # the cores this process may use, which in a container or a job are fewer than the machine has
+    cores = len(os.sched_getaffinity(0))
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        accelerator = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
+    else:
+        accelerator = "no accelerator"
+    return f"{cores}-core {_processor()}, {accelerator}"
+
+
+def _measure(measured: Callable[[], float | None], clock: Callable[[], float]) -> float:
+    begin = clock()
+    own = measured()
+    value = clock() - begin if own is None else own
+    if not value > 0:
+        raise ValueError(f"a measurement must be above zero to form a ratio; {measured!r} gave {value!r}")
+    return value
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        found = re.search(r"^model name\s*: (.+)$", cpuinfo.read_text(), re.MULTILINE)
+        if found:
+            return re.sub(r"\s+(\d+-Core )?Processor$", "", found[1].strip())
+    return platform.processor() or platform.machine()

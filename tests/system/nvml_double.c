@@ -1,0 +1,84 @@
+/* A driver of two invented accelerators with NVML's own binary interface, so that the real nvidia-ml-py can be run where
+ * there is no GPU. Behaviour by environment: NVML_LOST=1 accelerator 1 is lost from its second utilisation on;
+ * NVML_THROTTLE=mask; NVML_OLD=1 a driver without the event reasons' new name and without any energy counter. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, GPU_IS_LOST = 15 };
+typedef struct { int index; int looks; } *device_t;
+static struct { int index; int looks; } accelerators[2] = {{0, 0}, {1, 0}};
+static int lost(device_t d) { return d->index == 1 && getenv("NVML_LOST") && d->looks > 1; }
+
+int nvmlInit_v2(void) { return SUCCESS; }
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return SUCCESS; }
+int nvmlShutdown(void) { return SUCCESS; }
+const char *nvmlErrorString(int code) { (void)code; return "invented error"; }
+int nvmlSystemGetDriverVersion(char *text, unsigned length) { snprintf(text, length, "570.86.15"); return SUCCESS; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return SUCCESS; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, device_t *device) {
+    *device = (device_t)&accelerators[index];
+    return SUCCESS;
+}
+int nvmlDeviceGetName(device_t d, char *text, unsigned length) {
+    (void)d;
+    snprintf(text, length, "NVIDIA A100-SXM4-80GB");
+    return SUCCESS;
+}
+int nvmlDeviceGetUUID(device_t d, char *text, unsigned length) {
+    snprintf(text, length, "GPU-0000000%d-1111-2222-3333-444444444444", d->index);
+    return SUCCESS;
+}
+typedef struct {
+    char busIdLegacy[16];
+    unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
+    char busId[32];
+} pci_t;
+int nvmlDeviceGetPciInfo_v3(device_t d, pci_t *pci) {
+    memset(pci, 0, sizeof *pci);
+    snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", d->index + 7);
+    return SUCCESS;
+}
+typedef struct { unsigned long long total, free, used; } memory_t;
+int nvmlDeviceGetMemoryInfo(device_t d, memory_t *memory) {
+    if (lost(d)) return GPU_IS_LOST;
+    *memory = (memory_t){80ULL << 30, 50ULL << 30, 30ULL << 30};
+    return SUCCESS;
+}
+int nvmlDeviceGetEnforcedPowerLimit(device_t d, unsigned *milliwatts) { *milliwatts = d->index ? 300000 : 400000; return SUCCESS; }
+typedef struct { unsigned gpu, memory; } utilization_t;
+int nvmlDeviceGetUtilizationRates(device_t d, utilization_t *use) {
+    d->looks++;
+    if (lost(d)) return GPU_IS_LOST;
+    *use = (utilization_t){93, 41};
+    return SUCCESS;
+}
+int nvmlDeviceGetTemperature(device_t d, int sensor, unsigned *celsius) {
+    (void)sensor;
+    if (lost(d)) return GPU_IS_LOST;
+    *celsius = 64;
+    return SUCCESS;
+}
+int nvmlDeviceGetPowerUsage(device_t d, unsigned *milliwatts) { (void)d; *milliwatts = 312500; return SUCCESS; }
+int nvmlDeviceGetTotalEnergyConsumption(device_t d, unsigned long long *millijoules) {
+    (void)d;
+    *millijoules = 5000000;
+    return getenv("NVML_OLD") ? NOT_SUPPORTED : SUCCESS;
+}
+int nvmlDeviceGetClockInfo(device_t d, int type, unsigned *mhz) { (void)d; *mhz = type == 2 ? 1593 : 1410; return SUCCESS; }
+static int reasons(unsigned long long *mask) {
+    const char *text = getenv("NVML_THROTTLE");
+    *mask = text ? strtoull(text, NULL, 0) : 0;
+    return SUCCESS;
+}
+int nvmlDeviceGetCurrentClocksEventReasons(device_t d, unsigned long long *mask) {
+    (void)d;
+    return getenv("NVML_OLD") ? NOT_SUPPORTED : reasons(mask);
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(device_t d, unsigned long long *mask) { (void)d; return reasons(mask); }
+int nvmlDeviceGetTotalEccErrors(device_t d, int type, int counter, unsigned long long *count) {
+    (void)counter;
+    if (d->index == 1) return NOT_SUPPORTED; /* ECC switched off */
+    *count = type ? 0 : 12;
+    return SUCCESS;
+}

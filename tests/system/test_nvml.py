@@ -1,0 +1,183 @@
+"""NVML's numbers become names and units; run through the real nvidia-ml-py against an invented driver built here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pynvml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.system import nvml
+from aiperf.system.log import parse
+from aiperf.system.sampler import Device, DeviceSample, Unavailable
+from aiperf.system.telemetry import Limits, Sample, Session, doubts, summarise
+
+LOOK = """
+import sys, msgspec
+from aiperf.system.nvml import NvmlSampler
+sampler = NvmlSampler()
+looks = [sampler.sample() for _ in range(3)]
+sys.stdout.buffer.write(msgspec.json.encode([sampler.devices(), *looks]))
+sampler.close()
+"""
+
+
+@pytest.fixture(scope="session")
+def invented_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an invented libnvidia-ml.so.1."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler to build the invented NVIDIA driver with")
+    folder = tmp_path_factory.mktemp("driver")
+    source = Path(__file__).with_name("nvml_double.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(source)], check=True)
+    return folder
+
+
+def look(driver: Path, **environment: str) -> tuple[list[Device], list[list[DeviceSample]]]:
+    process = subprocess.run(
+        [sys.executable, "-c", LOOK],
+        env=os.environ | {"LD_LIBRARY_PATH": str(driver)} | environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    devices, *looks = msgspec.json.decode(process.stdout, type=list[list[msgspec.Raw]])
+    return (
+        [msgspec.json.decode(device, type=Device) for device in devices],
+        [[msgspec.json.decode(sample, type=DeviceSample) for sample in samples] for samples in looks],
+    )
+
+
+def test_each_known_throttle_bit_has_the_name_nvml_gives_it() -> None:
+    named = {
+        pynvml.nvmlClocksEventReasonGpuIdle: "gpu_idle",
+        pynvml.nvmlClocksEventReasonApplicationsClocksSetting: "applications_clocks_setting",
+        pynvml.nvmlClocksEventReasonSwPowerCap: "sw_power_cap",
+        pynvml.nvmlClocksEventReasonHwSlowdown: "hw_slowdown",
+        pynvml.nvmlClocksEventReasonSyncBoost: "sync_boost",
+        pynvml.nvmlClocksEventReasonSwThermalSlowdown: "sw_thermal_slowdown",
+        pynvml.nvmlClocksEventReasonHwThermalSlowdown: "hw_thermal_slowdown",
+        pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown: "hw_power_brake_slowdown",
+        pynvml.nvmlClocksEventReasonDisplayClockSetting: "display_clock_setting",
+    }
+    assert {bit: nvml.throttle_reasons(bit) for bit in named} == {bit: (name,) for bit, name in named.items()}
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_no_throttle_bit_is_lost_even_one_that_nvml_has_not_named_yet(mask: int) -> None:
+    reasons = nvml.throttle_reasons(mask)
+
+    assert len(set(reasons)) == len(reasons) == mask.bit_count()
+
+
+def test_the_codes_that_mean_not_given_and_lost_are_those_of_nvml() -> None:
+    assert set(nvml.LOST) == {
+        pynvml.NVML_ERROR_NOT_FOUND,
+        pynvml.NVML_ERROR_IRQ_ISSUE,
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+        pynvml.NVML_ERROR_GPU_NOT_FOUND,
+    }
+    for code in (
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        pynvml.NVML_ERROR_NO_PERMISSION,
+    ):
+        assert code in nvml.NOT_GIVEN
+    for code in (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+        assert code not in nvml.NOT_GIVEN and code not in nvml.LOST
+
+
+def test_without_an_nvidia_driver_the_sampler_is_unavailable_and_says_why() -> None:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        with pytest.raises(Unavailable, match="NVML"):
+            nvml.NvmlSampler()
+    else:
+        pynvml.nvmlShutdown()
+        pytest.skip("this machine has an NVIDIA driver")
+
+
+def test_the_figures_of_a_driver_come_in_si_units_and_with_names(invented_driver: Path) -> None:
+    devices, (first, *_) = look(invented_driver, NVML_THROTTLE="0x44")
+
+    assert devices[0] == Device(
+        id="GPU-00000000-1111-2222-3333-444444444444",
+        kind="accelerator",
+        vendor="NVIDIA",
+        model="NVIDIA A100-SXM4-80GB",
+        variant="SXM",
+        memory_bytes=80 << 30,
+        driver="570.86.15",
+        pci="00000000:07:00.0",
+        power_cap_watts=400.0,
+    )
+    assert first[0] == DeviceSample(
+        device=devices[0].id,
+        utilisation=0.93,
+        memory_used_bytes=30 << 30,
+        power_watts=312.5,
+        energy_joules=5000.0,
+        clock_mhz=1410.0,
+        memory_clock_mhz=1593.0,
+        temperature_celsius=64.0,
+        throttle=("sw_power_cap", "hw_thermal_slowdown"),
+        ecc_corrected=12,
+        ecc_uncorrected=0,
+    )
+
+
+def test_what_a_device_does_not_support_is_not_measured_and_never_zero(invented_driver: Path) -> None:
+    _, (first, *_) = look(invented_driver, NVML_OLD="1")
+
+    assert first[0].energy_joules is None
+    assert first[1].ecc_corrected is None and first[1].ecc_uncorrected is None
+    assert first[0].throttle == ()  # asked by its old name
+
+
+def test_an_accelerator_that_is_lost_says_so_and_the_others_are_sampled_on(invented_driver: Path) -> None:
+    devices, looks = look(invented_driver, NVML_LOST="1")
+
+    assert [samples[1].gone for samples in looks] == [None, "GPU is lost", "GPU is lost"]
+    assert looks[2][1] == DeviceSample(device=devices[1].id, gone="GPU is lost")
+    assert all(samples[0].utilisation == 0.93 for samples in looks)
+
+
+def test_a_recorder_on_a_host_with_accelerators_records_those_its_worker_may_use(
+    invented_driver: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "0.jsonl"
+    arguments = "--interval 0.05 --host n1 --worker 0 --accelerators 2"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aiperf.system.recorder", "--out", str(out), *arguments.split()],
+        env=os.environ
+        | {"LD_LIBRARY_PATH": str(invented_driver), "CUDA_VISIBLE_DEVICES": "1", "NVML_THROTTLE": "0x40"},
+    )
+    try:
+        while not out.exists() or out.read_bytes().count(b"\n") < 9:
+            assert process.poll() is None
+            time.sleep(0.02)
+    finally:
+        process.terminate()
+        process.wait()
+
+    records = list(parse(out.read_bytes().splitlines(keepends=True), str(out)))
+
+    assert isinstance(records[0], Session)
+    assert [device.index for device in records[0].devices if device.kind == "accelerator"] == [1]
+    assert {record.device.id for record in records if isinstance(record, Sample)} == {
+        "host",
+        "GPU-00000001-1111-2222-3333-444444444444",
+    }
+    texts = [doubt.text for doubt in doubts(summarise(records, (0.0, 0.2)), Limits())]
+    assert any("1 of 2 accelerators of worker 0 on 'n1' missing" in text for text in texts)
+    assert any("throttled (hw_thermal_slowdown)" in text and "100 % of the time" in text for text in texts)

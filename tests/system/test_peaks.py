@@ -1,0 +1,112 @@
+"""The table of peaks is dense, sane and answers nothing that it does not know."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from aiperf.system.peaks import DataType, board_variant, peak, table
+
+TERA = 1e12
+
+# What data sheets print with 2:4 structured sparsity, in TFLOPS, for the models of the table.
+PRINTED_SPARSE: dict[str, dict[DataType, float]] = {
+    "NVIDIA A10": {"tf32": 125, "bf16": 250, "fp16": 250},
+    "NVIDIA A30": {"tf32": 165, "bf16": 330, "fp16": 330},
+    "NVIDIA A40": {"tf32": 149.6, "bf16": 299.4, "fp16": 299.4},
+    "NVIDIA A100-SXM4-80GB": {"tf32": 312, "bf16": 624, "fp16": 624},
+    "NVIDIA A100 80GB PCIe": {"tf32": 312, "bf16": 624, "fp16": 624},
+    "NVIDIA L4": {"tf32": 120, "bf16": 242, "fp16": 242},
+    "NVIDIA L40": {"tf32": 181, "bf16": 362.1, "fp16": 362.1},
+    "NVIDIA L40S": {"tf32": 366, "bf16": 733, "fp16": 733},
+    "NVIDIA H100 80GB HBM3": {"tf32": 989, "bf16": 1979, "fp16": 1979},
+    "NVIDIA H100 PCIe": {"tf32": 756, "bf16": 1513, "fp16": 1513},
+    "NVIDIA H100 NVL": {"tf32": 835, "bf16": 1671, "fp16": 1671},
+    "NVIDIA H200": {"tf32": 989, "bf16": 1979, "fp16": 1979},
+    "NVIDIA H200 NVL": {"tf32": 835, "bf16": 1671, "fp16": 1671},
+    "NVIDIA GH200 480GB": {"tf32": 989, "bf16": 1979, "fp16": 1979},
+    "NVIDIA B200": {"tf32": 2200, "bf16": 4500, "fp16": 4500},
+    "NVIDIA GeForce RTX 3090": {"tf32": 71, "bf16": 142, "fp16": 142},
+    "NVIDIA GeForce RTX 4090": {"tf32": 165.2, "bf16": 330.4, "fp16": 330.4},
+    "AMD Instinct MI300X": {"tf32": 1307.4, "bf16": 2614.9, "fp16": 2614.9},
+    "AMD Instinct MI325X": {"tf32": 1307.4, "bf16": 2614.9, "fp16": 2614.9},
+}
+WITHOUT_SPARSITY = ("V100", "T4", "MI100", "MI210", "MI250", "MI250X", "Ascend 910")
+
+
+@pytest.mark.parametrize("model", PRINTED_SPARSE)
+def test_no_entry_is_a_sparse_figure(model: str) -> None:
+    for dtype, printed in PRINTED_SPARSE[model].items():
+        # The sheets round the two columns apart: L40S prints 362.05 and 733.
+        assert peak(model, None, dtype) == pytest.approx(printed * TERA / 2, rel=0.015), dtype
+
+
+def test_every_model_that_can_be_sparse_is_held_against_its_sparse_figure() -> None:
+    for row in table():
+        assert row.example in PRINTED_SPARSE or re.search(rf"\b({'|'.join(WITHOUT_SPARSITY)})", row.example), (
+            row.example
+        )
+
+
+def test_types_stand_in_the_ratios_that_tensor_units_have() -> None:
+    for row in table():
+        flops = row.dense_flops
+        half = flops["fp16"]
+        assert flops.get("bf16", half) in (half, pytest.approx(half / 2))  # MI100: half
+        if "tf32" in flops:
+            assert half / flops["tf32"] == pytest.approx(2, rel=0.03), row.example
+        if "fp32" in flops:
+            # 2 on GeForce and L40, 16 on A100; a sparse figure of Hopper would make 29.5, of Blackwell 60.
+            assert 2 - 0.01 <= half / flops["fp32"] <= 30.1, row.example
+            assert row.example == "NVIDIA B200" or half / flops["fp32"] < 17, row.example
+
+
+def test_every_row_answers_to_its_own_example_and_only_it() -> None:
+    for row in table():
+        fitting = [other for other in table() if re.fullmatch(other.accelerator, row.example, re.IGNORECASE)]
+        assert fitting == [row]
+        assert board_variant(row.example) == (row.variant or None)
+        assert row.source
+        for dtype, flops in row.dense_flops.items():
+            assert peak(row.example, row.variant or None, dtype) == flops
+
+
+def test_worked_figures() -> None:
+    assert peak("NVIDIA A100-SXM4-40GB", None, "bf16") == 312e12
+    assert peak("A100-SXM4-40GB", "SXM", "tf32") == 156e12  # as drivers before 470 call it
+    assert peak("Tesla V100-SXM2-16GB", None, "fp16") == 125e12
+    assert peak("AMD Instinct MI250X", None, "bf16") == 191.5e12  # one die
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "NVIDIA A100-SXM4-80GB MIG 1g.10gb",
+        "NVIDIA A100-SXM-64GB",  # a custom part with more units
+        "NVIDIA A10G",
+        "NVIDIA A100X",
+        "NVIDIA RTX A4000",
+        "NVIDIA L40G",
+        "NVIDIA H20",
+        "NVIDIA H100 SXM5 64GB",
+        "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA GeForce RTX 4090 D",
+        "AMD Instinct MI300A",
+        "Ascend 910B",
+        "AMD EPYC 9654 96-Core Processor",
+        "",
+    ],
+)
+def test_an_unknown_accelerator_has_no_peak_even_if_it_resembles_one(model: str) -> None:
+    assert peak(model, None, "fp16") is None
+
+
+def test_a_type_without_units_has_no_peak() -> None:
+    assert peak("Tesla V100-SXM2-16GB", None, "bf16") is None
+    assert peak("Tesla T4", None, "tf32") is None
+
+
+def test_a_board_that_contradicts_the_name_has_no_peak() -> None:
+    assert peak("NVIDIA H100 PCIe", "SXM", "bf16") is None

@@ -1,0 +1,108 @@
+"""The recorder is a light process of its own that samples on time and ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from aiperf.system.log import path
+from aiperf.system.recorder import Recorder
+from aiperf.system.telemetry import Sample, Session, read, summarise
+
+
+def wait_for_lines(file: Path, lines: int, patience_seconds: float = 20.0) -> None:
+    end = time.monotonic() + patience_seconds
+    while not file.exists() or file.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < end, f"{file} has no {lines} lines after {patience_seconds} s"
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_recorder_samples_the_host_from_start_to_stop(tmp_path: Path) -> None:
+    file = path(tmp_path, 3)
+    with Recorder(
+        file, host="n3", worker=3, epoch_unix=time.time() - 100, interval_seconds=0.05, accelerators=0
+    ) as recorder:
+        wait_for_lines(file, 8)
+        assert recorder.pid is not None
+        assert os.getpriority(os.PRIO_PROCESS, recorder.pid) == 19
+    assert not is_running(recorder.pid)
+    assert recorder.stop() == 0  # again: the same
+
+    first, *rest = read(tmp_path / "telemetry")
+
+    assert isinstance(first, Session) and (first.host, first.worker, first.accelerators) == ("n3", 3, 0)
+    assert 100 <= first.at < 160
+    samples = [record for record in rest if isinstance(record, Sample) and record.device.kind == "host"]
+    gaps = [after.look.at - before.look.at for before, after in pairwise(samples)]
+    assert all(gap > 0 for gap in gaps)
+    assert all(record.look.memory_used_bytes for record in samples)
+    one = summarise([first, *samples], (first.at, samples[-1].look.at)).devices[0]
+    assert one.utilisation_mean is not None and 0 <= one.utilisation_mean <= 1
+
+
+def test_a_recorder_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "0.jsonl"
+    parent_code = (
+        "import sys, time, pathlib; from aiperf.system.recorder import Recorder\n"
+        "r = Recorder(pathlib.Path(sys.argv[1]), host='n', worker=0, epoch_unix=time.time(), interval_seconds=60.0)\n"
+        "r.start(); print(r.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", parent_code, str(file)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    recorder = int(parent.stdout.readline())
+    wait_for_lines(file, 2)
+    assert is_running(recorder)
+
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+
+    end = time.monotonic() + 10  # far less than its interval: the kernel wakes it
+    while is_running(recorder):
+        assert time.monotonic() < end, "the recorder outlived its parent"
+        time.sleep(0.02)
+
+
+def test_a_recorder_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+    file = tmp_path / "0.jsonl"
+    code = (
+        "import sys, time, pathlib, threading; from aiperf.system.recorder import Recorder\n"
+        "out = pathlib.Path(sys.argv[1])\n"
+        "r = Recorder(out, host='n', worker=0, epoch_unix=time.time(), interval_seconds=0.05)\n"
+        "def start():\n"
+        "    r.start()\n"
+        "    while not out.exists() or out.read_bytes().count(b'\\n') < 3: time.sleep(0.02)\n"
+        "thread = threading.Thread(target=start); thread.start(); thread.join()\n"
+        "size = out.stat().st_size\n"
+        "while out.stat().st_size == size: time.sleep(0.02)\n"
+        "sys.exit(r.stop())"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(file)], timeout=60).returncode == 0
+
+
+def test_the_recorder_loads_neither_torch_nor_ray_nor_numpy() -> None:
+    code = (
+        "import sys, aiperf.system.recorder as r, aiperf.system.describe as d\n"
+        "r.attach(r.accelerator_samplers()); d.describe()\n"
+        "assert not {'torch', 'ray', 'numpy', 'optuna', 'horovod'} & set(sys.modules), sorted(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_interval_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="interval"):
+        Recorder(tmp_path / "0.jsonl", host="n", worker=0, epoch_unix=0.0, interval_seconds=0.0)

@@ -1,0 +1,371 @@
+"""Recorded telemetry adds up to what was recorded, and what is wrong with the accelerators appears as doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.system.log import Log, parse
+from aiperf.system.replay import ReplaySampler
+from aiperf.system.sampler import Device, DeviceSample, Unavailable
+from aiperf.system.telemetry import (
+    DeviceTelemetry,
+    Limits,
+    Sample,
+    Session,
+    Telemetry,
+    TelemetryDamaged,
+    doubts,
+    read,
+    summarise,
+    summarise_folder,
+)
+
+WALL = 1_800_000_000.0
+HEALTHY = {"utilisation": 0.97, "power_watts": 300.0, "temperature_celsius": 60.0, "throttle": (), "ecc_uncorrected": 0}
+Fault = Callable[[float, dict[str, object]], dict[str, object] | None]
+
+
+def accelerator(index: int, cap: float | None = 400.0) -> Device:
+    return Device(
+        id=f"GPU-{index}", kind="accelerator", index=index, vendor="NVIDIA", model="A100", power_cap_watts=cap
+    )
+
+
+HOST = Device(id="host", kind="host", memory_bytes=1 << 30)
+
+
+def session(devices: Sequence[Device], worker: int = 0, at: float = 0.0, accelerators: int | None = None) -> Session:
+    return Session(
+        host=f"n{worker}", worker=worker, at=at, wall_unix=WALL + at, interval_seconds=1.0, devices=tuple(devices),
+        accelerators=accelerators, not_sampled={"amdsmi": "no amdgpu driver is loaded"},
+    )  # fmt: skip
+
+
+def write(
+    folder: Path, devices: Sequence[Device], faults: dict[str, Fault] | None = None, seconds: int = 100, worker: int = 0,
+    accelerators: int | None = None,
+) -> None:  # fmt: skip
+    """A file of one look a second by the real writer; a fault changes a device's figures at a time, or drops them."""
+    log = Log(folder / f"{worker}.jsonl")
+    log.begin(session([HOST, *devices], worker, accelerators=accelerators))
+    for at in range(seconds + 1):
+        samples = [DeviceSample(device="host", utilisation=0.5, memory_used_bytes=1000)]
+        for device in devices:
+            fault: Fault = (faults or {}).get(device.id, lambda _, figures: figures)
+            figures = fault(float(at), dict(HEALTHY))
+            if figures is not None:
+                samples.append(msgspec.convert({"device": device.id, **figures}, DeviceSample))
+        log.append(float(at), WALL + at, samples)
+    log.close()
+
+
+def summary(folder: Path, window: tuple[float, float] = (0.0, 100.0)) -> Telemetry:
+    return summarise(read(folder), window)
+
+
+def device(telemetry: Telemetry, id_: str) -> DeviceTelemetry:
+    (found,) = (one for one in telemetry.devices if one.device.id == id_)
+    return found
+
+
+def texts(telemetry: Telemetry, severity: str | None = None) -> list[str]:
+    return [doubt.text for doubt in doubts(telemetry, Limits()) if severity in (None, doubt.severity)]
+
+
+# --- doubts
+
+
+def test_healthy_busy_accelerators_give_no_doubt(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0), accelerator(1)], accelerators=2)
+
+    assert texts(summary(tmp_path)) == []
+
+
+def test_a_throttled_accelerator_is_doubted_with_reason_and_share_of_time(tmp_path: Path) -> None:
+    def hot_brakes(at: float, figures: dict[str, object]) -> dict[str, object]:
+        return figures | ({"throttle": ("gpu_idle", "hw_thermal_slowdown")} if 20 < at <= 32 else {})
+
+    write(tmp_path, [accelerator(0), accelerator(1)], {"GPU-1": hot_brakes})
+
+    assert device(summary(tmp_path), "GPU-1").throttled == {"gpu_idle": 0.12, "hw_thermal_slowdown": 0.12}
+    assert texts(summary(tmp_path), "doubt") == [
+        "1 of 2 accelerators throttled (hw_thermal_slowdown); worst A100 #1 of worker 0 on 'n0', 12 % of the time"
+    ]
+
+
+def test_a_clock_held_by_a_power_limit_someone_set_is_a_note(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, figures: figures | {"throttle": ("sw_power_cap",)}})
+
+    assert len(texts(summary(tmp_path), "note")) == len(texts(summary(tmp_path))) == 1
+
+
+def test_a_hot_accelerator_is_doubted_with_its_temperature(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: figures | {"temperature_celsius": 60 + at / 3}})
+
+    assert texts(summary(tmp_path)) == [
+        "1 of 1 accelerator reached 85 °C; hottest A100 #0 of worker 0 on 'n0', 93 °C",
+    ]
+    assert texts(summary(tmp_path, (0.0, 50.0))) == []
+
+
+def test_uncorrected_memory_errors_inside_the_window_are_grave(tmp_path: Path) -> None:
+    def failing(at: float, figures: dict[str, object]) -> dict[str, object]:
+        return figures | {"ecc_uncorrected": 7 if at < 50 else 9, "ecc_corrected": 3}
+
+    write(tmp_path, [accelerator(0)], {"GPU-0": failing})
+
+    assert texts(summary(tmp_path), "grave") == [
+        "1 of 1 accelerator had uncorrected memory errors: results may be wrong; "
+        "worst A100 #0 of worker 0 on 'n0', 2 in the window"
+    ]
+    assert texts(summary(tmp_path, (0.0, 40.0))) == []
+
+
+def test_an_accelerator_that_stops_answering_while_its_host_is_recorded_on_is_grave(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0), accelerator(1)], {"GPU-1": lambda at, figures: figures if at < 40 else None})
+
+    assert device(summary(tmp_path), "GPU-1").seconds_missing == pytest.approx(61.0)
+    assert texts(summary(tmp_path)) == [
+        "1 of 2 accelerators vanished; first A100 #1 of worker 0 on 'n0', last seen at 39 s (gives no more samples)"
+    ]
+
+
+def test_a_lost_accelerator_is_told_in_its_drivers_words(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: figures if at < 99 else {"gone": "GPU is lost"}})
+
+    (text,) = texts(summary(tmp_path), "grave")
+    assert text.endswith("last seen at 98 s (GPU is lost)")
+
+
+def test_an_accelerator_that_was_never_sampled_but_announced_vanished(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0), accelerator(1)], {"GPU-1": lambda _, __: None})
+
+    assert any("vanished" in text for text in texts(summary(tmp_path), "grave"))
+
+
+def test_fewer_accelerators_than_the_worker_trains_on_are_grave(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(index) for index in range(6)], accelerators=8)
+
+    assert texts(summary(tmp_path)) == ["2 of 8 accelerators of worker 0 on 'n0' missing when recording began"]
+
+
+def test_idle_accelerators_are_doubted(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, figures: figures | {"utilisation": 0.02}})
+
+    assert texts(summary(tmp_path)) == [
+        "1 of 1 accelerator sat idle; least used A100 #0 of worker 0 on 'n0', mean utilisation 2.0 %"
+    ]
+
+
+def test_power_limits_that_differ_between_accelerators_of_one_model_are_doubted(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0), accelerator(1, cap=250.0), accelerator(2, cap=None)])
+
+    assert texts(summary(tmp_path)) == [
+        "power limits of A100 differ: 1 of 2 below 400 W; lowest A100 #1 of worker 0 on 'n0', 250 W"
+    ]
+
+
+def test_accelerators_without_a_sampler_are_not_measured_rather_than_idle(tmp_path: Path) -> None:
+    write(tmp_path, [], accelerators=4)
+
+    assert texts(summary(tmp_path)) == [
+        "accelerators of 1 of 1 workers not measured; worker 0 on 'n0': amdsmi: no amdgpu driver is loaded"
+    ]
+    assert summary(tmp_path).energy_joules is None
+
+
+def test_a_machine_without_accelerators_gives_no_doubt_of_them(tmp_path: Path) -> None:
+    write(tmp_path, [], accelerators=0)
+
+    assert texts(summary(tmp_path)) == []
+
+
+def test_a_device_that_gives_no_figure_is_not_doubted_for_it(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, __: {"memory_used_bytes": 5}})
+
+    one = device(summary(tmp_path), "GPU-0")
+
+    assert texts(summary(tmp_path)) == []
+    assert (one.utilisation_mean, one.power_mean_watts, one.energy_joules, one.throttled) == (None, None, None, None)
+    assert (one.temperature_max_celsius, one.ecc_uncorrected, one.memory_used_max_bytes) == (None, None, 5)
+
+
+def test_a_recording_that_breaks_off_is_told_as_not_measured(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], seconds=60)
+
+    assert texts(summary(tmp_path), "note") == [
+        "1 of 1 accelerator not measured all the time; worst A100 #0 of worker 0 on 'n0', 40 of 100 s missing"
+    ]
+
+
+# --- sums
+
+
+@given(
+    st.lists(st.floats(0.1, 2.9), min_size=1, max_size=60),
+    st.floats(1.0, 1000.0),
+    st.floats(0.0, 50.0),
+    st.floats(0.5, 100.0),
+)
+def test_constant_power_gives_power_times_the_measured_time_wherever_samples_and_window_fall(
+    gaps: list[float], watts: float, start: float, length: float
+) -> None:
+    records: list[Session | Sample] = list(looks_at(gaps, watts))
+
+    one = summarise(records, (start, start + length)).devices[0]
+
+    covered = max(0.0, min(start + length, sum(gaps)) - start)
+    assert one.seconds_measured == pytest.approx(covered, abs=1e-6)
+    assert one.seconds_measured + one.seconds_missing == pytest.approx(length)
+    if one.energy_joules is None:
+        assert covered == pytest.approx(0, abs=1e-6)
+    else:
+        assert one.energy_joules == pytest.approx(watts * covered, rel=1e-6, abs=1e-6)
+
+
+def looks_at(gaps: Iterable[float], watts: float) -> Iterable[Session | Sample]:
+    header = session([accelerator(0)])
+    lines = [msgspec.json.encode(header) + b"\n"]
+    at = 0.0
+    for gap in (0.0, *gaps):
+        at += gap
+        look = {"line": "sample", "device": "GPU-0", "at": at, "wall_unix": WALL + at, "power_watts": watts}
+        lines.append(msgspec.json.encode(look) + b"\n")
+    return parse(lines, "made up")
+
+
+def test_rising_power_is_integrated_by_the_trapezoidal_rule(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: figures | {"power_watts": 10 * at}})
+
+    one = device(summary(tmp_path, (0.5, 10.5)), "GPU-0")
+
+    assert one.energy_joules == pytest.approx(10 * (10.5**2 - 0.5**2) / 2)
+    assert one.power_mean_watts == pytest.approx(55.0)
+
+
+def test_a_gap_adds_missing_time_and_no_energy(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: None if 20 < at < 60 else figures})
+
+    one = device(summary(tmp_path), "GPU-0")
+
+    assert (one.seconds_missing, one.energy_joules, one.gone) == (40.0, 300.0 * 60, None)
+
+
+def test_a_second_session_goes_on_where_the_first_was_killed(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], seconds=40)
+    with (tmp_path / "0.jsonl").open("ab") as file:
+        file.write(b'{"line":"sample","at":41.0,"wall_un')
+    log = Log(tmp_path / "0.jsonl")
+    log.begin(session([HOST, accelerator(0)], at=60.0))
+    for at in range(60, 101):
+        log.append(at, WALL + at, [DeviceSample(device="GPU-0", power_watts=300.0)])
+    log.close()
+
+    one = device(summary(tmp_path), "GPU-0")
+
+    assert (one.seconds_measured, one.energy_joules, one.gone) == (80.0, 300.0 * 80, None)
+
+
+def test_an_error_counter_that_begins_anew_is_not_counted_backwards(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        [accelerator(0)],
+        {"GPU-0": lambda at, figures: figures | {"ecc_uncorrected": 5 if at < 50 else 1}},
+    )
+
+    assert device(summary(tmp_path), "GPU-0").ecc_uncorrected == 1
+
+
+def test_files_of_several_workers_are_told_apart(tmp_path: Path) -> None:
+    for worker in (0, 2, 10):
+        write(tmp_path, [accelerator(0)], worker=worker)
+
+    telemetry = summary(tmp_path)
+
+    assert [one.worker for one in telemetry.workers] == [0, 2, 10]
+    assert [one.host for one in telemetry.accelerators] == ["n0", "n2", "n10"]
+    assert telemetry.energy_joules == 3 * 300.0 * 100
+
+
+def test_files_shared_out_among_processes_add_up_to_the_same(tmp_path: Path) -> None:
+    for worker in (0, 2, 10):
+        write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: figures | {"power_watts": at}}, worker=worker)
+
+    assert summarise_folder(tmp_path, (1.5, 90.0), processes=2) == summary(tmp_path, (1.5, 90.0))
+    (tmp_path / "2.jsonl").write_text("no telemetry\n")
+    with pytest.raises(TelemetryDamaged, match=r"line 1 of .*2\.jsonl"):
+        summarise_folder(tmp_path, (1.5, 90.0), processes=2)
+
+
+def test_a_run_without_telemetry_has_no_figures_and_no_doubts(tmp_path: Path) -> None:
+    telemetry = summary(tmp_path / "telemetry")
+
+    assert (telemetry.devices, telemetry.energy_joules, texts(telemetry)) == ((), None, [])
+
+
+# --- the file
+
+
+@given(st.data())
+def test_a_torn_last_line_is_forgiven(data: st.DataObject) -> None:
+    lines = [msgspec.json.encode(session([accelerator(0)])) + b"\n"]
+    lines += [b'{"line":"sample","device":"GPU-0","at":%d.0,"wall_unix":1.0}\n' % at for at in range(3)]
+    cut = data.draw(st.integers(1, len(lines[-1])))
+
+    torn = list(parse([*lines[:-1], lines[-1][:-cut]], "torn"))
+
+    assert torn == list(parse(lines[:-1], "whole"))
+
+
+def test_damage_in_the_middle_is_refused_by_line(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], seconds=3)
+    file = tmp_path / "0.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[:4], lines[4][:9] + b"\n", *lines[5:]]))
+
+    with pytest.raises(TelemetryDamaged, match=r"line 5 of .*0\.jsonl.*the 4 lines before it are whole"):
+        list(read(tmp_path))
+
+
+def test_a_sample_of_an_unannounced_device_is_refused() -> None:
+    lines = [
+        msgspec.json.encode(session([HOST])) + b"\n",
+        b'{"line":"sample","device":"GPU-9","at":0.0,"wall_unix":1.0}\n',
+    ]
+    with pytest.raises(TelemetryDamaged, match="'GPU-9'"):
+        list(parse(lines, "made up"))
+
+
+def test_what_was_not_measured_is_absent_from_the_line_and_none_when_read(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, __: {"power_watts": 0.0}}, seconds=0)
+
+    line = (tmp_path / "0.jsonl").read_bytes().splitlines()[-1]
+    *_, last = read(tmp_path)
+
+    assert set(msgspec.json.decode(line)) == {"line", "device", "at", "wall_unix", "power_watts"}
+    assert isinstance(last, Sample) and last.look.power_watts == 0.0 and last.look.utilisation is None
+
+
+def test_a_replayed_recording_gives_the_same_devices_and_looks(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], seconds=5)
+    file = tmp_path / "0.jsonl"
+    replay = ReplaySampler(parse(file.read_bytes().splitlines(keepends=True), str(file)))
+    log = Log(tmp_path / "again" / "0.jsonl")
+    log.begin(session(replay.devices()))
+    for at in range(6):
+        log.append(float(at), WALL + at, replay.sample())
+
+    assert replay.sample() == ()
+    assert summary(tmp_path / "again").devices == summary(tmp_path).devices
+    log.close()
+
+
+def test_a_recording_without_a_session_cannot_be_replayed() -> None:
+    with pytest.raises(Unavailable):
+        ReplaySampler([])

@@ -98,6 +98,11 @@ class RunConf:
     """With resume: go on after this line of a damaged journal; what follows it is set aside in a file beside it."""
 
 
+_CHOSEN_BY_NAME: dict[str, tuple[type[Any], ...]] = {
+    "dataset": (DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf),
+    "searcher": (MorphismConf, EvolutionConf, RandomConf),
+    "hpo": (TpeConf, OffConf),
+}
 GROUPS = ("dataset", "schedule", "searcher", "hpo", "trainer", "cluster")
 
 
@@ -146,6 +151,20 @@ def as_plain(conf: RunConf) -> dict[str, Any]:
     return asdict(conf)
 
 
+def from_plain(plain: dict[str, Any]) -> RunConf:
+    """The configuration that a journal's first line holds."""
+    told = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
+    for group, schemas in _CHOSEN_BY_NAME.items():
+        named = {schema().name: schema for schema in schemas}
+        told[group] = msgspec.convert(plain[group], named[plain[group]["name"]])
+    simple = {"schedule": ScheduleConf, "trainer": TrainerConf, "budget": BudgetConf, "batch": BatchConf, "limits": LimitsConf}
+    for group, schema in simple.items():
+        told[group] = msgspec.convert(plain[group], schema)
+    if plain["cluster"] is not None:
+        told["cluster"] = msgspec.convert(plain["cluster"], SimulatedConf)
+    return RunConf(**told)
+
+
 def config_hash(plain: dict[str, Any]) -> str:
     """SHA-256 of the configuration in canonical JSON: keys in order, no spaces."""
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
@@ -157,19 +176,22 @@ def _mended(error: Exception, words: Sequence[str]) -> str:
         error = error.__cause__
     text = str(error).strip().splitlines()
     message = text[0] if text else type(error).__name__
+    key_lines = [line.split(":", 1)[1].strip() for line in text if line.strip().startswith("full_key:")]
+    if key_lines and key_lines[0]:
+        message = f"{key_lines[0]}: {message}"
     for word in words:
         key, _, value = word.lstrip("+~").partition("=")
         wrong_choice = key in GROUPS and value not in choices(key)
         if wrong_choice:
             return f"{key}={value}: {key} is one of {', '.join(choices(key))}{_nearest(value, choices(key))}"
         if key not in option_names() and re.fullmatch(r"[\w.]+", key):
-            return f"there is no option {key!r}{_nearest(key, option_names())}. All options: python -m aiperf --help"
+            return f"there is no option {key!r}{_nearest(key, option_names())}. `python -m aiperf --help` lists them"
     return message
 
 
 def _nearest(word: str, right: Sequence[str]) -> str:
     near = difflib.get_close_matches(word, right, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def choices(group: str) -> list[str]:
@@ -178,19 +200,22 @@ def choices(group: str) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def option_names() -> list[str]:
-    """Every option there is, whatever the choices: 'schedule.duration_seconds', …"""
-    schemas: dict[str, tuple[type, ...]] = {
-        "dataset": (DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf),
+def schemas_of_groups() -> dict[str, tuple[type[Any], ...]]:
+    """The dataclasses behind each part of the configuration."""
+    return {
+        **_CHOSEN_BY_NAME,
         "schedule": (ScheduleConf,),
-        "searcher": (MorphismConf, EvolutionConf, RandomConf),
-        "hpo": (TpeConf, OffConf),
         "trainer": (TrainerConf,),
         "budget": (BudgetConf,),
         "batch": (BatchConf,),
         "limits": (LimitsConf,),
         "cluster": (SimulatedConf,),
     }
-    own = [name for name in RunConf.__dataclass_fields__ if name not in schemas]
-    nested = {f"{group}.{name}" for group, types in schemas.items() for type_ in types for name in type_.__dataclass_fields__}
+
+
+def option_names() -> list[str]:
+    """Every option there is, whatever the choices: 'schedule.duration_seconds', …"""
+    groups = schemas_of_groups()
+    own = [name for name in RunConf.__dataclass_fields__ if name not in groups]
+    nested = {f"{group}.{name}" for group, schemas in groups.items() for schema in schemas for name in schema.__dataclass_fields__}
     return sorted([*own, *GROUPS, *nested])

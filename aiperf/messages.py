@@ -1,7 +1,6 @@
 """What driver and executor say to each other.
 
-Orders go down, words come back. Words carry no clock of the driver's: a worker speaks in seconds since it took the order,
-and in sums since the epoch began, so that a word that is lost, late, doubled or out of order takes nothing away.
+Orders go down, words come back. Words carry no clock reading: a worker speaks in sums since the epoch began, so that a word that is lost, late, doubled or out of order takes nothing away.
 """
 
 from __future__ import annotations
@@ -143,8 +142,6 @@ class Advanced(_Message, frozen=True, kw_only=True):
     trial: int
     attempt: int
     epoch: int
-    elapsed: float
-    """Seconds since the order was taken."""
     training_images: int
     validation_images: int
     busy_seconds: float

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from aiperf.events import ProposalRequested, TrialProposed, TrialRejected
 from aiperf.messages import Propose, Proposed, Unproposed
 from morphism import DamagedMorph, IllegalMorph, apply, cost, decode_morph, encode_morph
-from searchers import History, NothingToPropose, Proposer, Request
+from searchers import (
+    History,
+    HpoConf,
+    NothingToPropose,
+    Proposal,
+    Request,
+    Searcher,
+    SearcherConf,
+    Tuner,
+    propose,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposer:
+    """What a run proposes with: a searcher of architectures, and tuning of hyperparameters (None: none)."""
+
+    searcher: Searcher
+    tuner: Tuner | None
+
+    def propose(self, history: History, request: Request) -> Proposal:
+        """A function of the history and the request. Raises NothingToPropose."""
+        return propose(self.searcher, history, request, self.tuner)
+
+
+def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
+    """The proposer that a configuration describes; raises UnusableConf."""
+    return Proposer(searcher.build(), hpo.build())
 
 
 def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unproposed:

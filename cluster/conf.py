@@ -14,6 +14,18 @@ class ClusterConf:
 
 
 @dataclass
+class LinkConf:
+    """One layer of the links between a worker's accelerators, in the α–β model: a message of n bytes takes α + n/β."""
+
+    width: int = 8
+    """How many groups of the layer below this one joins; the last layer joins whatever is left."""
+    latency_seconds: float = 5e-6
+    """α, of one message."""
+    bytes_per_second: float = 100e9
+    """β, of one accelerator, one way."""
+
+
+@dataclass
 class SimulatedConf(ClusterConf):
     """No machines at all: workers under a virtual clock, with invented learning curves. Never ranked."""
 
@@ -22,7 +34,44 @@ class SimulatedConf(ClusterConf):
     """Workers."""
     accelerators: int = 8
     """Accelerators of each."""
+    workers_per_host: int = 1
+    """Workers that are lost together when their host is."""
+    flops: float = 47.5e12
+    """Operations per second that one accelerator reaches in training: the paper's 194.53 PFLOPS on 4096 Ascend 910."""
+    memory_bytes: int = 32 * 2**30
+    """Memory of one accelerator."""
+    step_seconds: float = 0.002
+    """Of every step, whatever its batch: launching kernels, the optimiser's small change."""
+    speed_spread: float = 0.02
+    """Standard deviation of the hosts' speeds, as a share."""
+    links: list[LinkConf] = field(
+        default_factory=lambda: [LinkConf(4, 5e-6, 100e9), LinkConf(2, 1e-5, 25e9), LinkConf(0, 2e-5, 12.5e9)]
+    )
+    """Layers of links, the nearest first: within four accelerators, between the fours of a host, between hosts."""
+    overlap: float = 0.7
+    """Share of the backward pass behind which the exchange of gradients can hide."""
+    input_share: float = 0.01
+    """Waiting for images, as a share of a training step."""
+    join_seconds: float = 30.0
+    """How long a worker takes to come up."""
+    return_seconds: float = 120.0
+    """After how long another worker comes up in the place of a lost one."""
+    detection_seconds: float = 10.0
+    """After how long the loss of a worker is noticed."""
+    build_seconds: float = 2.0
+    """Building a trial's network."""
+    compile_seconds: float = 20.0
+    """Compiling it."""
+    weights_bytes_per_second: float = 1e9
+    """How fast a parent's weights are read."""
+    checkpoint_bytes_per_second: float = 20e9
+    """How fast a checkpoint is copied while training stands still."""
+    proposal_seconds: float = 1.0
+    """What a proposal takes on a worker's processor. The real proposals are really made; their time is measured, and not charged
+    to the virtual clock."""
+    turn_seconds: float = 0.25
+    """Words that fall due within so long after the first are heard together."""
     faults: list[str] = field(default_factory=list)
-    """Faults to inject: see docs/simulation.md."""
+    """Faults to inject, by name or as "name(parameter=value, …)": see docs/simulation.md."""
     profile: str | None = None
-    """Take step times, start-up and gap times and failures from this run's journal."""
+    """Take step, start-up and gap times and the rate of losses from this run's journal."""

@@ -1,0 +1,63 @@
+"""What a run tries next: searchers of architectures and tuning of hyperparameters, as functions of the history.
+
+`propose(searcher, history, request, tuner)` is the whole of it. Neither Optuna nor Ray is imported before it is needed.
+"""
+
+from searchers.conf import (
+    EvolutionConf,
+    HpoConf,
+    MorphismConf,
+    OffConf,
+    RandomConf,
+    SearcherConf,
+    TpeConf,
+    UnusableConf,
+)
+from searchers.growth import NothingToPropose
+from searchers.history import (
+    PARENTS,
+    CeilingKnown,
+    Failed,
+    Finished,
+    History,
+    News,
+    Point,
+    Proposal,
+    Proposed,
+    Request,
+    Searcher,
+    Shrunk,
+    Space,
+    UnknownTrial,
+    WeightsDropped,
+)
+from searchers.propose import Tuner, propose
+
+__all__ = [
+    "PARENTS",
+    "CeilingKnown",
+    "EvolutionConf",
+    "Failed",
+    "Finished",
+    "History",
+    "HpoConf",
+    "MorphismConf",
+    "News",
+    "NothingToPropose",
+    "OffConf",
+    "Point",
+    "Proposal",
+    "Proposed",
+    "RandomConf",
+    "Request",
+    "Searcher",
+    "SearcherConf",
+    "Shrunk",
+    "Space",
+    "TpeConf",
+    "Tuner",
+    "UnknownTrial",
+    "UnusableConf",
+    "WeightsDropped",
+    "propose",
+]

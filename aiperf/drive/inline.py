@@ -9,9 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from aiperf.messages import Drop, Order, Propose, Release, Train, Word, WorkerUp
-from aiperf.propose import make
-from searchers import Proposer
-from searchers.history import History, News
+from aiperf.propose import Proposer, make
+from searchers.history import History, News, Space
 
 Training = Callable[[Train], Iterator[Word]]
 """Carries out an order to train in this process, word by word."""
@@ -20,21 +19,22 @@ Training = Callable[[Train], Iterator[Word]]
 class InlineExecutor:
     """Makes proposals at once; trains a little whenever the driver waits for words."""
 
-    def __init__(self, proposer: Proposer, history: History, train: Training, drop: Callable[[int], None]) -> None:
+    def __init__(self, proposer: Proposer, space: Space, train: Training, drop: Callable[[int], None], worker: int) -> None:
         """`drop` removes a trial's checkpoint."""
         self._proposer = proposer
-        self._history = history
+        self._history = History(space)
         self._train = train
         self._drop = drop
+        self._worker = worker
         self._said: deque[Word] = deque()
         self._training: Iterator[Word] = iter(())
 
     def start(self) -> None:
-        """The one worker is there."""
+        """The one worker is there; over a resume it has a new number."""
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._said.append(
             WorkerUp(
-                worker=0,
+                worker=self._worker,
                 host=socket.gethostname(),
                 ranks=1,
                 device="cpu (inline)",

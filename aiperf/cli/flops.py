@@ -1,0 +1,96 @@
+"""`python -m aiperf flops`: what a network costs, as a table like the paper's Table III."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from aiperf.cli.graphs import add_graph_arguments, graph_of
+from aiperf.units import operations, size
+from morphism import KINDS, Cost, cost
+
+IMAGENET_TRAINING_IMAGES = 1_281_167
+IMAGENET_VALIDATION_IMAGES = 50_000
+
+
+def main(words: Sequence[str]) -> int:
+    """Carries the verb out; gives the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m aiperf flops",
+        description="Counts a network's floating-point operations per image, by the formulas of the AIPerf paper (Tables I and II).",
+        epilog="examples: python -m aiperf flops resnet50_v1 · python -m aiperf flops resnet20 --json · "
+        "python -m aiperf flops grown.json --batch 64",
+    )
+    add_graph_arguments(parser)
+    parser.add_argument("--batch", type=int, default=32, help="images per accelerator, for the memory of training (default 32)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead: all figures per image, exact")
+    arguments = parser.parse_args(words)
+    if arguments.batch < 1:
+        parser.error(f"--batch is at least 1; found {arguments.batch}")
+    counted = cost(graph_of(arguments))
+    if arguments.json:
+        print(json.dumps(as_json(counted, arguments.batch), indent=2))
+    else:
+        _print(arguments.graph, counted, arguments.batch)
+    return 0
+
+
+def as_json(counted: Cost, batch: int) -> dict[str, Any]:
+    """The contract of --json: exact operations per image."""
+    return {
+        "layers": {
+            kind: {"forward_flops": layer.forward_flops, "backward_flops": layer.backward_flops}
+            for kind, layer in counted.by_kind.items()
+        },
+        "total": {
+            "forward_flops": counted.forward_flops,
+            "backward_flops": counted.backward_flops,
+            "forward_validation_flops": counted.forward_validation_flops,
+        },
+        "tensor": {"forward_flops": counted.tensor_forward_flops, "backward_flops": counted.tensor_backward_flops},
+        "parameters": counted.parameters,
+        "training_memory_bytes": {"batch": batch, "fp32": counted.training_memory(batch, 4), "16_bit": counted.training_memory(batch, 2)},
+    }
+
+
+def _print(name: str, counted: Cost, batch: int) -> None:
+    table = Table(title=f"{name}: operations per image", title_style="bold", title_justify="left", box=box.SIMPLE)
+    table.add_column("layer", no_wrap=True)
+    for heading in ("forward", "backward", "backward/forward", "total"):
+        table.add_column(heading, justify="right")
+    for kind in KINDS:
+        layer = counted.by_kind[kind]
+        if layer.forward_flops or layer.backward_flops:
+            table.add_row(kind.replace("_", " "), *_figures(layer.forward_flops, layer.backward_flops))
+    table.add_section()
+    table.add_row("total", *_figures(counted.forward_flops, counted.backward_flops), style="bold")
+    table.add_row("tensor only (for MFU)", *_figures(counted.tensor_forward_flops, counted.tensor_backward_flops), style="dim")
+    console = Console()
+    console.print(table)
+    forward = IMAGENET_TRAINING_IMAGES * counted.forward_flops
+    backward = IMAGENET_TRAINING_IMAGES * counted.backward_flops
+    validation = IMAGENET_VALIDATION_IMAGES * counted.forward_validation_flops
+    console.print(
+        f"an epoch of ImageNet: {forward:.4e} forward + {backward:.4e} backward ({IMAGENET_TRAINING_IMAGES:,} training images) "
+        f"+ {validation:.4e} ({IMAGENET_VALIDATION_IMAGES:,} validation images) = {forward + backward + validation:.4e} "
+        f"({operations(forward + backward + validation)})",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(
+        f"parameters: {counted.parameters:,} · memory of training at batch {batch}: {size(counted.training_memory(batch, 4))} "
+        f"in FP32, {size(counted.training_memory(batch, 2))} in 16 bit",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _figures(forward: int, backward: int) -> tuple[str, str, str, str]:
+    ratio = f"{backward / forward:.4f}" if backward / forward >= 0.0005 else f"{backward / forward:.5f}"
+    return f"{forward:.4e}", f"{backward:.4e}" if backward else "0", ratio if backward else "0", f"{forward + backward:.4e}"

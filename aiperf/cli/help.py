@@ -1,0 +1,80 @@
+"""`python -m aiperf --help`: verbs, examples, and every option with its default and its meaning, taken from the configuration."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from typing import Any
+
+from aiperf.__main__ import VERBS
+from aiperf.conf import GROUPS, RunConf, choices, schemas_of_groups
+
+EXAMPLES = (
+    ("python -m aiperf", "about 3 minutes on this machine, on real images that ship with scikit-learn"),
+    ("python -m aiperf dry_run=true dataset=imagenet dataset.root=/data/imagenet schedule=ranking", "the plan of a ranking run"),
+    ("python -m aiperf dataset=images dataset.root=/data/cifar10 start=resnet20 schedule.duration_seconds=900", "your own images"),
+    ("python -m aiperf schedule=ranking dataset=imagenet dataset.root=/data/imagenet", "12 hours; may be ranked"),
+    ("python -m aiperf +cluster=simulated cluster.workers=4096 schedule=ranking searcher=random", "a rehearsal without machines"),
+    ("python -m aiperf resume=runs/20261121-120000-digits", "go on after a crash, a kill or Ctrl-C"),
+    ("python -m aiperf report runs/20261121-120000-digits", "the report again, on any laptop"),
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Prints the help; gives the exit status."""
+    print("AIPerf: an AutoML benchmark for AI clusters. The score is floating-point work done per second.\n")
+    print("usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]     a run; ends with a score and a report")
+    print("       python -m aiperf VERB …\n\nverbs (each has its own --help):")
+    for verb, meaning in VERBS.items():
+        print(f"  {verb:<10} {meaning}")
+    print("\nexamples:")
+    for command, meaning in EXAMPLES:
+        print(f"  {command}\n      {meaning}")
+    print("\ngroups:")
+    for group in GROUPS:
+        absent = " (absent: this machine; add with +cluster=…)" if group == "cluster" else ""
+        print(f"  {group:<10} {', '.join(choices(group))}{absent}")
+    print("\noptions of a run:")
+    _options(RunConf, "", skip=schemas_of_groups().keys())
+    for group, schemas in schemas_of_groups().items():
+        shown: set[str] = set()
+        for schema in schemas:
+            of = f" ({schema().name})" if len(schemas) > 1 and hasattr(schema, "name") else ""
+            print(f"\n{group}{of}: {inspect.getdoc(schema)}")
+            _options(schema, f"{group}.", skip=shown)
+            shown |= {field.name for field in fields(schema)}
+    return 0
+
+
+def _options(schema: type[Any], prefix: str, skip: Any) -> None:
+    meanings = _docstrings(schema)
+    for field in fields(schema):
+        if field.name in skip or field.name in ("name", "kind") and prefix:
+            continue
+        if field.default is not MISSING:
+            default = field.default
+        else:
+            default = field.default_factory() if field.default_factory is not MISSING else "???"
+        text = " ".join(meanings.get(field.name, "").split())
+        print(f"  {prefix}{field.name}={'null' if default is None else default}")
+        if text:
+            print(f"      {text}")
+
+
+def _docstrings(schema: type[Any]) -> dict[str, str]:
+    """The string that stands under each field of a dataclass and of those it is made from."""
+    found: dict[str, str] = {}
+    for part in reversed(schema.__mro__[:-1]):
+        body = ast.parse(inspect.getsource(part)).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, after in zip(body.body, body.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                found[field.target.id] = str(after.value.value)
+    return found

@@ -1,0 +1,105 @@
+"""`python -m aiperf morph`: grows a network step by step, and shows what each step does and costs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from aiperf.cli.graphs import add_graph_arguments, graph_of
+from aiperf.errors import AiperfError
+from aiperf.seeds import derive
+from aiperf.units import operations
+from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
+from morphism.draw import svg
+
+
+def main(words: Sequence[str]) -> int:
+    """Carries the verb out; gives the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m aiperf morph",
+        description="Grows a network by random legal morphs within the run's budget: each step, its cost, its lineage.",
+        epilog="example: python -m aiperf morph resnet20 --steps 20 --seed 0 --json grown.json --draw grown.svg",
+    )
+    add_graph_arguments(parser)
+    parser.add_argument("--steps", type=int, default=20, help="morphs to apply (default 20)")
+    parser.add_argument("--seed", type=int, default=0, help="of the choice among the legal morphs (default 0)")
+    parser.add_argument("--factor", type=float, default=4.0, help="budget: so many times the start's operations and parameters (default 4)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`")
+    parser.add_argument("--lineage", type=Path, metavar="FILE", help="write starting graph and morphs, which rebuild it exactly")
+    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the grown network, new parts highlighted")
+    arguments = parser.parse_args(words)
+    start = graph_of(arguments)
+    graph, morphs = _grow(start, arguments)
+    if arguments.json:
+        _write(arguments.json, encode(graph))
+    if arguments.lineage:
+        lineage = {"start": json.loads(encode(start)), "morphs": [encode_morph(morph) for morph in morphs]}
+        _write(arguments.lineage, json.dumps(lineage, indent=2))
+    if arguments.draw:
+        known = {node.name for node in start.nodes}
+        new = [node.name for node in graph.nodes if node.name not in known]
+        _write(arguments.draw, svg(graph, title=f"{arguments.graph} + {len(morphs)} morphs", highlight=new))
+    return 0
+
+
+def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morph]]:
+    budget = Budget.of(graph, factor=arguments.factor)
+    table = Table(title=f"{arguments.graph}, seed {arguments.seed}", title_style="bold", title_justify="left", box=box.SIMPLE)
+    table.add_column("step", justify="right")
+    table.add_column("morph", no_wrap=True)
+    for heading in ("forward", "change", "parameters"):
+        table.add_column(heading, justify="right")
+    table.add_column("fingerprint")
+    before = cost(graph)
+    table.add_row("0", "start", operations(before.forward_flops), "", f"{before.parameters:,}", graph.fingerprint[:12])
+    morphs: list[Morph] = []
+    for step in range(arguments.steps):
+        offered = legal(graph, budget)
+        if not offered:
+            table.caption = f"no morph is left within {arguments.factor:g} times the start's cost: stopped after {step} of {arguments.steps}"
+            break
+        chooser = random.Random(derive(arguments.seed, "morph", step))
+        # A kind first, then one of its morphs: the many sites of one kind do not crowd out the others.
+        kind = chooser.choice(sorted({type(morph).__name__ for morph in offered}))
+        morph = chooser.choice([morph for morph in offered if type(morph).__name__ == kind])
+        graph, _ = apply(graph, morph)
+        morphs.append(morph)
+        now = cost(graph)
+        table.add_row(
+            str(step + 1),
+            _told(morph),
+            operations(now.forward_flops),
+            f"{now.forward_flops / before.forward_flops - 1:+.1%}",
+            f"{now.parameters:,}",
+            graph.fingerprint[:12],
+        )
+        before = now
+    Console().print(table)
+    return graph, morphs
+
+
+def _told(morph: Morph) -> str:
+    match morph:
+        case Deepen():
+            return f"deepen after {morph.after}"
+        case Widen():
+            return f"widen {morph.convolution} to {morph.channels} channels"
+        case Skip():
+            return f"skip from {morph.source} to {morph.target}"
+        case Kernel():
+            return f"kernel of {morph.convolution} to {morph.kernel}×{morph.kernel}"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise AiperfError(f"'{path}' cannot be written: {error.strerror}") from error
+    print(f"written: {path}")

@@ -1,0 +1,102 @@
+"""`python -m aiperf key=value …`: a run of the benchmark, from the first word to the score and the report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from aiperf.conf import RunConf, configure, from_plain
+from aiperf.errors import BadConfiguration
+from aiperf.events import RunStarted
+from aiperf.journal import read
+from aiperf.plan import Plan, make_plan, run_folder, this_machine
+from aiperf.procedure import epoch_limit
+from aiperf.units import count, duration, operations, size
+from morphism import cost
+from searchers.history import Space
+
+WITH_RESUME = ("resume", "resume_until", "runs")
+"""What can be said together with resume: all else stands in the journal already."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Carries the run out; gives the exit status: 0 with a valid score, 1 without."""
+    conf = configure(words)
+    if conf.resume is not None:
+        others = [word for word in words if word.split("=")[0] not in WITH_RESUME]
+        if others:
+            raise BadConfiguration(f"a resumed run keeps its configuration; leave {', '.join(others)} out")
+    elif conf.resume_until is not None:
+        raise BadConfiguration("resume_until says how much of a journal to keep; it needs resume=RUN")
+    if conf.cluster is not None and conf.cluster.kind == "simulated":
+        from aiperf.simulate.session import simulate
+
+        return _ended(simulate(conf))
+    if conf.dry_run:
+        print(describe_plan(make_plan(conf, this_machine(conf))))
+        return 0
+    # The machine's libraries are loaded only now: --help, a misspelt option or a dry run answer at once.
+    from aiperf.drive.machines import machines
+    from aiperf.drive.session import resume, sit
+    from aiperf.live import LiveTable
+
+    plan = None if conf.resume is not None else make_plan(conf, this_machine(conf))
+    if plan is not None:
+        print(describe_plan(plan))
+    settings = conf if plan is not None else _recorded(conf)
+    with machines(settings) as executor_of, LiveTable(sys.stdout) as live:
+        folder = sit(plan, executor_of, live.show) if plan is not None else resume(conf, executor_of, live.show)
+    return _ended(folder)
+
+
+def _recorded(conf: RunConf) -> RunConf:
+    assert conf.resume is not None
+    first = next(iter(read(run_folder(conf.resume, conf.runs))))
+    assert isinstance(first, RunStarted)
+    return from_plain(first.config)
+
+
+def _ended(folder: Path) -> int:
+    from aiperf.report.write import write_report
+
+    written = write_report(folder)
+    print(written.closing_lines)
+    return 0 if written.report.result.valid else 1
+
+
+def describe_plan(plan: Plan) -> str:
+    """What a run will be, for a person who may still change it."""
+    conf, data, space, machine = plan.conf, plan.dataset, plan.space, plan.machine
+    counted = cost(plan.graph)
+    procedure = conf.schedule.procedure()
+    epoch = counted.epoch_flops(data.training_images, data.validation_images)
+    limits = [epoch_limit(procedure, round_) for round_ in range(1, len(procedure.epochs) + 1)]
+    accelerators = f"{machine.accelerators_per_worker} accelerators" if machine.accelerators_per_worker else "no accelerators"
+    lines = [
+        ("data set", f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
+                     f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"),
+        ("time", f"{duration(conf.schedule.duration_seconds)}, the first {duration(conf.schedule.warmup_seconds)} warm-up"),
+        ("workers", "one on this machine" if conf.cluster is None else f"as {conf.cluster.kind} gives"),
+        ("a worker", f"{accelerators}, {machine.ranks} ranks ({conf.trainer.collective}), batch {space.default_batch_size} each"),
+        ("first graph", f"{_name(plan)}: {count(counted.parameters)} parameters, {operations(counted.forward_flops)} forward, "
+                        f"{operations(counted.backward_flops)} backward per image"),
+        ("an epoch", f"{operations(epoch)}; rounds of {', '.join(map(str, limits))} epochs at most"),
+        ("budget", _budget(space)),
+        ("search", f"{conf.searcher.name}; {conf.hpo.name} from round {space.tuning_from_round}"),
+        ("disk", f"up to {size(32 * 8 * 4 * counted.parameters)} of checkpoints under {conf.runs}/ (32 kept, grown to the budget)"),
+    ]  # fmt: skip
+    return "\n".join(f"{name:<12} {value}" for name, value in lines)
+
+
+def _name(plan: Plan) -> str:
+    return plan.conf.start or f"usual for {plan.dataset.name}"
+
+
+def _budget(space: Space) -> str:
+    budget = space.budget
+    assert budget.forward_flops is not None and budget.parameters is not None and budget.memory_bytes is not None
+    return (
+        f"{operations(budget.forward_flops)} forward per image, {count(budget.parameters)} parameters, "
+        f"{size(budget.memory_bytes)} of training memory at batch {budget.batch}"
+    )

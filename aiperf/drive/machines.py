@@ -1,0 +1,89 @@
+"""Brings up what carries a run's orders out: a Ray cluster with its workers, or one worker in this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aiperf.conf import RunConf
+from aiperf.drive.executor import Executor
+from aiperf.drive.session import ExecutorOf, Standing
+from aiperf.propose import proposer_of
+from morphism import encode
+
+
+@contextmanager
+def machines(conf: RunConf) -> Iterator[ExecutorOf]:
+    """What a configuration asks for; it stands for as long as the context does."""
+    if conf.executor == "inline":
+        yield _inline
+        return
+    with ray_here():
+        yield _on_ray
+
+
+@contextmanager
+def ray_here() -> Iterator[None]:
+    """A Ray cluster of this machine alone, whatever other clusters were started on it."""
+    # A local ray.init() would write a token that a later `ray start` elsewhere does not have; what is chosen here goes to
+    # all processes that it starts. (Ray 2.60)
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        num_cpus=len(os.sched_getaffinity(0)),
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:
+    from aiperf.drive.inline import InlineExecutor
+    from aiperf.train.checkpoint_files import CheckpointFolder
+    from aiperf.train.data.opening import open_data
+    from aiperf.train.inprocess import train_here
+
+    space = standing.history.space
+    checkpoints = folder / "checkpoints"
+    data = open_data(conf.dataset)
+    return InlineExecutor(
+        proposer_of(conf.searcher, conf.hpo),
+        space,
+        train=lambda order: train_here(order, conf.trainer, data, space.start, checkpoints),
+        drop=CheckpointFolder(checkpoints).drop,
+        worker=standing.run.next_worker,
+    )
+
+
+def _on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
+    from aiperf.drive.actors import WorkerPlan
+    from aiperf.drive.ray_executor import RayExecutor
+
+    plan = WorkerPlan(
+        worker=0,
+        trainer=conf.trainer,
+        dataset=conf.dataset,
+        start_graph=encode(standing.history.space.start),
+        folder=folder.resolve(),
+        accelerators=0,
+        cores=1,
+        started_unix=standing.run.started.started_unix,
+    )
+    return RayExecutor(
+        plan,
+        proposer_of(conf.searcher, conf.hpo),
+        standing.history.space,
+        first_worker=standing.run.next_worker,
+        accelerators_per_worker=conf.accelerators_per_worker,
+    )

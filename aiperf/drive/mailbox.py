@@ -1,0 +1,50 @@
+"""Where workers leave their words for the driver: an actor on the head node, so that neither side waits for the other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import ray
+from ray.actor import ActorHandle
+
+from aiperf.messages import Word
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Word).decode
+
+
+@ray.remote(num_cpus=0)
+class Mailbox:
+    """Holds encoded words, in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._words: list[bytes] = []
+        self._arrived = asyncio.Event()
+
+    async def put(self, words: list[bytes]) -> None:
+        """Leaves words."""
+        self._words += words
+        self._arrived.set()
+
+    async def take(self, timeout: float) -> list[bytes]:
+        """Takes all words out; waits up to `timeout` seconds for the first."""
+        if not self._words:
+            self._arrived.clear()
+            try:
+                await asyncio.wait_for(self._arrived.wait(), timeout)
+            except TimeoutError:
+                return []
+        words, self._words = self._words, []
+        return words
+
+
+def put(mailbox: ActorHandle[Any], words: list[Word]) -> None:
+    """Leaves words for the driver; returns at once."""
+    mailbox.put.remote([_encode(word) for word in words])
+
+
+def opened(words: list[bytes]) -> list[Word]:
+    """Words as they were left."""
+    return [_decode(word) for word in words]

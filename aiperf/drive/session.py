@@ -1,0 +1,149 @@
+"""One sitting of a run: from a configuration to a finished journal. New runs, and those that are taken up again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from aiperf.books import Books
+from aiperf.conf import RunConf, from_plain
+from aiperf.drive.clock import WallClock
+from aiperf.drive.driver import Driver
+from aiperf.drive.executor import Executor
+from aiperf.errors import CannotResume
+from aiperf.events import AnyEvent, RunResumed, RunStarted
+from aiperf.journal import NAME, Journal, read
+from aiperf.news import news
+from aiperf.plan import Plan, first_event, new_folder, run_folder, space_of
+from aiperf.run import Run, begin, evolve
+from aiperf.system.describe import describe, versions
+from searchers.history import History, News
+
+
+@dataclass(slots=True)
+class Standing:
+    """All folds of a journal that a driver needs, and the news its executor must be told first."""
+
+    run: Run
+    books: Books
+    history: History
+    told: list[News] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, first: RunStarted) -> Standing:
+        """After the first line."""
+        standing = cls(begin(first), Books(), History(space_of(first)))
+        standing.books.take(first)
+        return standing
+
+    def take(self, event: AnyEvent) -> None:
+        """One more line."""
+        told = news(self.run, event)
+        evolve(self.run, event)
+        self.books.take(event)
+        self.history.tell(told)
+        self.told += told
+
+
+ExecutorOf = Callable[[RunConf, Path, Standing], Executor]
+"""Brings the machines of a configuration up for a run that stands so."""
+
+
+def sit(plan: Plan, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
+    """A new run, from its beginning to its end; gives its folder. Ctrl-C once ends it cleanly."""
+    began = time.time()
+    folder = new_folder(plan.conf, began)
+    first = first_event(plan, folder.name, began)
+    with Journal(folder / NAME) as journal:
+        journal.append([first])
+        _drive(plan.conf, folder, Standing.at(first), journal, executor_of, time.time() - began, after_turn)
+    return folder
+
+
+def resume(conf: RunConf, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
+    """A run that was killed or ended early, taken up where its journal ends; gives its folder.
+
+    Raises:
+        CannotResume: its declared time is over.
+        JournalDamaged, JournalInUse, NoSuchRun: see aiperf.journal.
+    """
+    assert conf.resume is not None
+    folder = run_folder(conf.resume, conf.runs)
+    reader = read(folder, conf.resume_until)
+    lines = iter(reader)
+    first = next(lines)
+    assert isinstance(first, RunStarted), "the reader has checked it"
+    standing = Standing.at(first)
+    for event in lines:
+        standing.take(event)
+    if standing.run.ended == "duration":
+        raise CannotResume(
+            f"a run is over when its declared time is; '{folder}' ended after its {first.duration_seconds:.0f} s. "
+            "Begin another: python -m aiperf"
+        )
+    if reader.reading.torn:
+        print(f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it")
+    with Journal(folder / NAME, reader.reading) as journal:
+        resumed = resumption(standing.run, time.time())
+        standing.take(resumed)
+        journal.append([resumed])
+        _drive(from_plain(first.config), folder, standing, journal, executor_of, resumed.at, after_turn)
+    return folder
+
+
+def resumption(run: Run, now_unix: float) -> RunResumed:
+    """The event of taking a run up again. The clock went on by the host's wall clock; it never runs back."""
+    at = now_unix - run.started.started_unix
+    return RunResumed(
+        at=max(at, run.at),
+        down_seconds=max(0.0, at - run.at),
+        clock_stepped_back_seconds=max(0.0, run.at - at),
+        versions=versions(),
+        machine=msgspec.to_builtins(describe()),
+    )
+
+
+def _drive(
+    conf: RunConf,
+    folder: Path,
+    standing: Standing,
+    journal: Journal,
+    executor_of: ExecutorOf,
+    already: float,
+    after_turn: Callable[[Driver], None],
+) -> None:
+    clock = WallClock(already)
+    with ExitStack() as stack:
+        executor = executor_of(conf, folder, standing)
+        stack.callback(executor.close)
+        executor.tell(standing.told)
+        executor.start()
+        driver = Driver(standing.run, standing.books, standing.history, journal, executor, clock, after_turn)
+        with _ending_on_interrupt(driver):
+            driver.drive()
+
+
+@contextmanager
+def _ending_on_interrupt(driver: Driver) -> Iterator[None]:
+    """Ctrl-C, or SIGTERM, once: the run ends cleanly at the driver's next turn. Twice: at once."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if driver.interrupted:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        driver.interrupted = True
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,187 @@
+"""What a run will be, worked out before anything starts: the starting graph, what may be proposed, the first line of its journal."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aiperf.conf import RunConf, as_plain, config_hash
+from aiperf.errors import BadConfiguration, NoSuchRun
+from aiperf.events import SCHEMA, RunStarted
+from aiperf.system.describe import System, describe, versions
+from aiperf.train.conf import ranks_of_worker
+from aiperf.train.data.describe import describe as describe_data
+from aiperf.train.data.description import DataSet
+from morphism import STARTS, Budget, Graph, Input, Map, Vector, decode, encode, load, start
+from searchers.history import Space
+
+USUAL_START = {"digits": "digits_small", "cifar10": "resnet20", "images": "resnet20", "synthetic": "resnet20"}
+"""The starting graph of each data set; all others begin from the paper's resnet50_v1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a plan must know of the machines a run will have."""
+
+    driver: System
+    accelerators_per_worker: int
+    """0 on machines without."""
+    ranks: int
+    """Of one worker."""
+    smallest_accelerator_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that can begin."""
+
+    conf: RunConf
+    dataset: DataSet
+    graph: Graph
+    space: Space
+    machine: Machine
+
+
+def this_machine(conf: RunConf) -> Machine:
+    """The machine the driver runs on, as a worker's."""
+    system = describe()
+    accelerators = conf.accelerators_per_worker or len(system.accelerators)
+    if accelerators > len(system.accelerators):
+        raise BadConfiguration(
+            f"accelerators_per_worker={accelerators}, but this machine shows {len(system.accelerators)}; leave it out to take all"
+        )
+    ranks = 1 if conf.executor == "inline" else ranks_of_worker(conf.trainer, accelerators, system.usable_processors)
+    memory = [device.memory_bytes for device in system.accelerators if device.memory_bytes is not None]
+    return Machine(system, accelerators, ranks, min(memory) if memory else system.usable_memory_bytes // ranks)
+
+
+def make_plan(conf: RunConf, machine: Machine) -> Plan:
+    """Works a run out; reads the data set's listing, and no image.
+
+    Raises:
+        BadConfiguration, MissingData: what cannot become a run.
+    """
+    conf.schedule.procedure()
+    if conf.executor not in ("ray", "inline"):
+        raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
+    dataset = describe_data(conf.dataset)
+    graph = _start_graph(conf, dataset)
+    memory = conf.budget.memory_bytes or machine.smallest_accelerator_bytes
+    budget = Budget.of(
+        graph,
+        factor=conf.budget.factor,
+        memory_bytes=int(conf.budget.memory_share * memory),
+        batch=conf.budget.batch,
+    )
+    return Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, machine.ranks), machine)
+
+
+def space_of(started: RunStarted) -> Space:
+    """What a run's searchers may propose, from its journal alone."""
+    recorded: dict[str, Any] = started.config["space"]
+    return Space(
+        start=decode(json.dumps(started.start_graph)),
+        budget=Budget(**recorded["budget"]),
+        default_batch_size=recorded["default_batch_size"],
+        smallest_batch_size=recorded["smallest_batch_size"],
+        largest_batch_size=recorded["largest_batch_size"],
+        tuning_from_round=recorded["tuning_from_round"],
+    )
+
+
+def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
+    """The journal's first line."""
+    space = plan.space
+    config = as_plain(plan.conf)
+    config["space"] = {
+        "budget": {name: getattr(space.budget, name) for name in Budget.__dataclass_fields__},
+        "default_batch_size": space.default_batch_size,
+        "smallest_batch_size": space.smallest_batch_size,
+        "largest_batch_size": space.largest_batch_size,
+        "tuning_from_round": space.tuning_from_round,
+    }
+    dataset = plan.dataset
+    return RunStarted(
+        at=0.0,
+        schema=SCHEMA,
+        run=run,
+        started_unix=now_unix,
+        seed=plan.conf.seed,
+        config=config,
+        config_hash=config_hash(config),
+        start_graph=json.loads(encode(plan.graph)),
+        dataset={
+            "name": dataset.name,
+            "training_images": dataset.training_images,
+            "validation_images": dataset.validation_images,
+            "classes": dataset.classes,
+            "image": dataset.image,
+            "channels": dataset.channels,
+            "is_full_imagenet": dataset.is_full_imagenet,
+        },
+        duration_seconds=plan.conf.schedule.duration_seconds,
+        warmup_seconds=plan.conf.schedule.warmup_seconds,
+        versions=versions(),
+        machine=msgspec.to_builtins(plan.machine.driver),
+    )
+
+
+def new_folder(conf: RunConf, now: float) -> Path:
+    """A folder for a new run: runs/<time>-<name>."""
+    name = conf.name or conf.dataset.name
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-'; found {name!r}")
+    folder = Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{name}"
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise BadConfiguration(f"a run has a folder of its own; '{folder}' is there already. Wait a second, or give name=…") from error
+    return folder
+
+
+def run_folder(word: str, runs: str = "runs") -> Path:
+    """The folder that a word names: a path, or the name of a run under `runs`."""
+    for folder in (Path(word), Path(runs) / word):
+        if (folder / "journal.jsonl").is_file():
+            return folder
+    raise NoSuchRun(f"a run is a folder with a journal.jsonl; there is none at '{word}', nor at '{Path(runs) / word}'")
+
+
+def _start_graph(conf: RunConf, dataset: DataSet) -> Graph:
+    name = conf.start or USUAL_START.get(dataset.name, "resnet50_v1")
+    if name in STARTS:
+        return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
+    path = Path(name)
+    if not path.is_file():
+        raise BadConfiguration(f"start is one of {', '.join(STARTS)}, or a graph's JSON file; found {name!r}")
+    graph = load(path)
+    reads = graph.nodes[0].op
+    assert isinstance(reads, Input)
+    wanted = Map(dataset.channels, dataset.image, dataset.image)
+    if Map(reads.channels, reads.height, reads.width) != wanted or graph.shapes[-1] != Vector(dataset.classes):
+        raise BadConfiguration(
+            f"a starting graph reads the data set's images and tells its classes apart: {wanted} and {dataset.classes}; "
+            f"'{path}' reads {reads} and ends in {graph.shapes[-1]}"
+        )
+    return graph
+
+
+def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:
+    # 20 steps an epoch at least, so that a large batch does not end in a handful of updates.
+    largest = conf.batch.largest or max(conf.batch.smallest, dataset.training_images // (20 * ranks))
+    if not 1 <= conf.batch.smallest <= largest:
+        raise BadConfiguration(f"batch.smallest is at least 1 and at most batch.largest; found {conf.batch.smallest} and {largest}")
+    return Space(
+        start=graph,
+        budget=budget,
+        default_batch_size=min(conf.batch.default, dataset.training_images // ranks),
+        smallest_batch_size=conf.batch.smallest,
+        largest_batch_size=largest,
+        tuning_from_round=conf.schedule.warmup_rounds + 1,
+    )

@@ -1,0 +1,58 @@
+"""Makes every proposal of a journal again, from what its searcher had seen, and says which do not come out equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from aiperf.events import AnyEvent, ProposalRequested, RunStarted, TrialProposed, TrialRejected
+from aiperf.messages import Propose, Proposed, Unproposed
+from aiperf.news import news
+from aiperf.plan import space_of
+from aiperf.propose import Proposer, make
+from aiperf.run import begin, evolve
+from searchers.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Rederived:
+    """A recorded proposal, and what its searcher proposes when asked again."""
+
+    number: int
+    recorded: TrialProposed | TrialRejected
+    anew: Proposed | Unproposed
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the two agree in everything but the time they took."""
+        if isinstance(self.recorded, TrialRejected) or isinstance(self.anew, Unproposed):
+            return isinstance(self.recorded, TrialRejected) and isinstance(self.anew, Unproposed)
+        return (
+            self.recorded.searcher == self.anew.searcher
+            and self.recorded.parent == self.anew.parent
+            and self.recorded.morphs == list(self.anew.morphs)
+            and self.recorded.batch_size == self.anew.batch_size
+            and self.recorded.kernel_size == self.anew.kernel_size
+            and self.recorded.pruned == list(self.anew.pruned)
+        )
+
+
+def rederive(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[Rederived]:
+    """Each proposal of a journal, made again with the history as it stood at the line it was requested in.
+
+    Floating point differs in the last bits between processors and library versions: where those differ from the journal's, an
+    unequal proposal says "not re-derivable here" rather than "wrong".
+    """
+    lines = iter(events)
+    first = next(lines)
+    assert isinstance(first, RunStarted), "the journal's reader has checked it"
+    run, history = begin(first), History(space_of(first))
+    made: dict[int, Proposed | Unproposed] = {}
+    for event in lines:
+        if isinstance(event, ProposalRequested):
+            order = Propose(number=event.number, worker=event.worker, round=event.round, seed=event.seed)
+            made[event.number] = make(proposer, history, order)
+        elif isinstance(event, TrialProposed | TrialRejected):
+            yield Rederived(event.number, event, made.pop(event.number))
+        history.tell(news(run, event))
+        evolve(run, event)

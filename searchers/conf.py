@@ -1,0 +1,141 @@
+"""How searching and tuning are configured: a structured config for each, with what it builds.
+
+Fields are plain so that Hydra can merge them; `build()` makes the searcher or tuner. `name` is the choice in conf/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from searchers.evolution import Evolution
+from searchers.history import Searcher
+from searchers.propose import Tuner
+from searchers.random_search import RandomSearch
+
+if TYPE_CHECKING:
+    from searchers.morphing import Morphing
+
+
+class UnusableConf(ValueError):
+    """A configured value that makes no searcher."""
+
+
+@dataclass
+class SearcherConf:
+    """What chooses architectures."""
+
+    name: str = "???"
+    """Which searcher; set by the choice of the group."""
+
+    def build(self) -> Searcher:
+        """The searcher; raises UnusableConf."""
+        raise UnusableConf("a searcher is one of 'morphism', 'evolution', 'random'; none was chosen")
+
+
+@dataclass
+class HpoConf:
+    """What tunes hyperparameters."""
+
+    name: str = "???"
+    """Which tuning; set by the choice of the group."""
+
+    def build(self) -> Tuner | None:
+        """The tuner, None for no tuning; raises UnusableConf."""
+        raise UnusableConf("hpo is one of 'tpe', 'off'; none was chosen")
+
+
+@dataclass
+class MorphismConf(SearcherConf):
+    """Network morphism guided by Bayesian optimisation."""
+
+    name: str = "morphism"
+    """'morphism'."""
+    parents: int = 4
+    """How many of the best parents are drawn for a proposal, the better the likelier."""
+    candidates: int = 64
+    """Children that are drawn and compared for a proposal, over all parents."""
+    morphs: int = 2
+    """The most morphs of a child; from 1 to this many are drawn."""
+    beta: float = 1.0
+    """Standard deviations in the upper confidence bound: 0 only exploits, larger explores more."""
+
+    def build(self) -> Morphing:
+        """The searcher; raises UnusableConf."""
+        from searchers.morphing import Morphing  # numpy and scipy are needed here alone
+
+        _at_least(self.name, 1, parents=self.parents, candidates=self.candidates, morphs=self.morphs)
+        _at_least(self.name, 0, beta=self.beta)
+        return Morphing(self.parents, self.candidates, self.morphs, self.beta)
+
+
+@dataclass
+class EvolutionConf(SearcherConf):
+    """(μ + λ) evolution with a tournament."""
+
+    name: str = "evolution"
+    """'evolution'."""
+    tournament: int = 4
+    """Trials drawn from the best 16, the best of which becomes the parent."""
+    morphs: int = 2
+    """The most morphs of a child; from 1 to this many are drawn."""
+
+    def build(self) -> Evolution:
+        """The searcher; raises UnusableConf."""
+        _at_least(self.name, 1, tournament=self.tournament, morphs=self.morphs)
+        return Evolution(self.tournament, self.morphs)
+
+
+@dataclass
+class RandomConf(SearcherConf):
+    """Random growth: the baseline."""
+
+    name: str = "random"
+    """'random'."""
+    morphs: int = 2
+    """The most morphs of a child; from 1 to this many are drawn."""
+
+    def build(self) -> RandomSearch:
+        """The searcher; raises UnusableConf."""
+        _at_least(self.name, 1, morphs=self.morphs)
+        return RandomSearch(self.morphs)
+
+
+@dataclass
+class TpeConf(HpoConf):
+    """Tuning of batch size and kernel size by Optuna's TPE."""
+
+    name: str = "tpe"
+    """'tpe'."""
+    startup_trials: int = 10
+    """Trials before which points are drawn at random."""
+    candidates: int = 24
+    """Points that TPE draws and compares."""
+    tries: int = 5
+    """Points that are asked for until one is within the budget; then the kernels stay as they are."""
+
+    def build(self) -> Tuner:
+        """The tuner; raises UnusableConf."""
+        from searchers.tpe import Tpe  # Optuna takes a good part of a second, and most runs' driver never tunes itself
+
+        _at_least(self.name, 1, candidates=self.candidates, tries=self.tries)
+        _at_least(self.name, 0, startup_trials=self.startup_trials)
+        return Tpe(self.startup_trials, self.candidates, self.tries)
+
+
+@dataclass
+class OffConf(HpoConf):
+    """No tuning: the default batch size in every round, kernels as the search made them."""
+
+    name: str = "off"
+    """'off'."""
+
+    def build(self) -> None:
+        """No tuner."""
+        return
+
+
+def _at_least(name: str, least: int, **values: float) -> None:
+    for field, value in values.items():
+        if not value >= least:  # refuses NaN as well
+            raise UnusableConf(f"{name}.{field} is at least {least}, not {value!r}")

@@ -1,0 +1,143 @@
+"""Gaussian-process regression over descriptors of architectures, for search under a bounded, messy history.
+
+Equal architectures, equal results and results that differ for no reason are ordinary here: noise stands on the diagonal, and
+is never fitted below a floor, so the matrix is never singular. Trials without a result take part with their place alone:
+they make the regression surer of what lies near them and change no mean (Desautels, Krause & Burdick 2014, GP-BUCB).
+Linear algebra runs on one BLAS thread: at these sizes two are slower, and one gives the same bits on every run.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Final
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # has no stubs
+
+from searchers.distance import Array, distance, matern
+
+LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
+"""Length scales that are tried, in median distances between the architectures seen."""
+NOISES: Final = (0.1, 0.3, 0.8)
+"""Variances of the noise that are tried, in variances of the (normalised) results; the least is the floor."""
+SLOPES: Final = (0.05, 1.0)
+"""Weights of the linear part that are tried: without it, the mean of anything larger than what was seen would fall back to
+the average, where growth that paid so far is the best guess of what pays."""
+FITTED_ON: Final = 96
+"""Architectures that these three are chosen by, spread evenly over those seen."""
+
+_OUTLIERS: Final = 3.0  # robust standard deviations beyond which a result is drawn in
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """Of the kernel, in the units of descriptors and of normalised results."""
+
+    length: float
+    noise: float
+    slope: float
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """What is believed of all architectures, given some results."""
+
+    seen: Array
+    """(n, d): finished first, then those without a result."""
+    factor: Array
+    """(n, n): the lower Cholesky factor of their covariance."""
+    weights: Array
+    """(finished,): the factor's inverse times the normalised results."""
+    hyperparameters: Hyperparameters
+
+    def upper_bound(self, descriptors: Array, beta: float) -> Array:
+        """Mean + beta · standard deviation (without noise), of normalised results: (m, d) → (m,)."""
+        if not len(self.seen):
+            return np.zeros(len(descriptors))
+        with one_blas_thread():
+            across = _kernel(self.seen, descriptors, self.hyperparameters)
+            solved = solve_triangular(self.factor, across, lower=True, check_finite=False, overwrite_b=True)
+            # the first rows are the finished ones', whose factor is the first block of the factor of all
+            mean = self.weights @ solved[: len(self.weights)]
+            own = 1.0 + self.hyperparameters.slope * (descriptors * descriptors).sum(axis=1)
+            variance = np.maximum(own - (solved * solved).sum(axis=0), 0.0)
+        return np.asarray(mean + beta * np.sqrt(variance), dtype=np.float64)
+
+
+def posterior(finished: Array, results: Array, without_result: Array) -> Posterior:
+    """Regression on `finished` (n, d) with `results` (n,); `without_result` (p, d) are places alone."""
+    with one_blas_thread():
+        normal = normalised(results)
+        hyperparameters = _fitted(finished, normal)
+        seen = np.concatenate([finished, without_result])
+        factor = _factor(seen, hyperparameters)
+        count = len(finished)
+        weights = solve_triangular(factor[:count, :count], normal, lower=True, check_finite=False) if count else normal
+        return Posterior(seen, factor, weights, hyperparameters)
+
+
+def normalised(results: Array) -> Array:
+    """Robust standard scores: from the median, in 1.4826 · median absolute deviations, drawn in to ±3 of them.
+
+    Where more than half of the results are equal the standard deviation stands in; where all are, all scores are 0.
+    """
+    if not len(results):
+        return results
+    centred = results - np.median(results)
+    scale = 1.4826 * float(np.median(np.abs(centred))) or float(centred.std())
+    # below a billionth the differences are rounding, and no scale
+    if scale < 1e-9:
+        return np.zeros_like(results)
+    return np.asarray(np.clip(centred / scale, -_OUTLIERS, _OUTLIERS), dtype=np.float64)
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """A context in which BLAS uses one thread, whatever the process uses elsewhere."""
+    limiter: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limiter
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    # looking through the process's libraries takes a millisecond: once
+    return ThreadpoolController()
+
+
+def _kernel(left: Array, right: Array, hyperparameters: Hyperparameters) -> Array:
+    return matern(distance(left, right), hyperparameters.length) + hyperparameters.slope * (left @ right.T)
+
+
+def _factor(seen: Array, hyperparameters: Hyperparameters) -> Array:
+    covariance = _kernel(seen, seen, hyperparameters)
+    covariance[np.diag_indices_from(covariance)] += hyperparameters.noise
+    return np.asarray(cholesky(covariance, lower=True, check_finite=False, overwrite_a=True), dtype=np.float64)
+
+
+def _fitted(finished: Array, normal: Array) -> Hyperparameters:
+    """The likeliest of LENGTHS × NOISES × SLOPES given some of the finished ones; of equals the first."""
+    step = -(-len(finished) // FITTED_ON) or 1
+    some, results = finished[::step], normal[::step]
+    distances = distance(some, some)
+    between = distances[np.triu_indices_from(distances, 1)]
+    between = between[between > 1e-9]
+    median = float(np.median(between)) if len(between) else 1.0
+    if not results.any():
+        return Hyperparameters(2.0 * median, NOISES[-1], SLOPES[0])
+    products = some @ some.T
+    smooth = {length: matern(distances, length * median) for length in LENGTHS}
+    best, best_likelihood = Hyperparameters(median, NOISES[0], SLOPES[0]), -np.inf
+    diagonal = np.diag_indices(len(some))
+    for length, slope, noise in product(LENGTHS, SLOPES, NOISES):
+        covariance = smooth[length] + slope * products
+        covariance[diagonal] += noise
+        factor = cholesky(covariance, lower=True, check_finite=False, overwrite_a=True)
+        weights = solve_triangular(factor, results, lower=True, check_finite=False)
+        # rounded, so that processors that differ in the last bits choose the same
+        likelihood = round(float(-0.5 * weights @ weights - np.log(factor[diagonal]).sum()), 6)
+        if likelihood > best_likelihood:
+            best, best_likelihood = Hyperparameters(length * median, noise, slope), likelihood
+    return best

@@ -1,0 +1,390 @@
+"""What a searcher may look at: the run's proposals and their results, as far as the journal told them.
+
+A history is grown by news, one at a time, in the journal's order; it is the same wherever the same news was told. A searcher
+is a function of a history, a request and nothing else, so that every proposal can be re-derived from the journal. Its views
+are bounded by the constants below, so that a proposal costs the same after 50,000 trials as after 500.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias, TypeVar, assert_never
+
+from morphism import Budget, Graph, Morph, apply, legal
+from searchers.distance import Outline, Places
+
+BEST_SEEN: Final = 250
+"""Finished trials with the highest accuracy that guided search looks at."""
+NEWEST_SEEN: Final = 250
+"""Finished trials that guided search looks at because they are the newest; with BEST_SEEN at most 500 different ones."""
+PENDING_SEEN: Final = 200
+"""Trials in flight that a searcher looks at: the newest. Of the failed ones as many of the newest, too."""
+TUNING_SEEN: Final = 200
+"""Finished trials that tuning looks at: the newest; and as many of the pruned points."""
+PARENTS: Final = 16
+"""Trials that can be parents: the best whose weights can be inherited."""
+
+_GRAPHS_REMEMBERED: Final = 64
+_LEGAL_REMEMBERED: Final = 64
+_OUTLINES_REMEMBERED: Final = 4096
+
+
+class UnknownTrial(LookupError):
+    """A trial was asked for that no news told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What a run's searchers may propose; it does not change during a run.
+
+    Raises ValueError where the batch sizes make no interval or the first tuned round is none.
+    """
+
+    start: Graph
+    budget: Budget
+    default_batch_size: int
+    """Images per accelerator."""
+    smallest_batch_size: int
+    largest_batch_size: int
+    """Before a ceiling was measured: training images / (20 · ranks), and what the configuration allows."""
+    tuning_from_round: int
+    """Batch size and kernel size are tuned from this round on; 4 in the paper."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.smallest_batch_size <= self.largest_batch_size:
+            raise ValueError(
+                f"batch sizes go from a smallest, at least 1, to a largest; not from {self.smallest_batch_size!r} to "
+                f"{self.largest_batch_size!r}: raise the largest or lower the smallest"
+            )
+        if self.default_batch_size < 1:
+            raise ValueError(f"the default batch size is at least 1, not {self.default_batch_size!r}")
+        if self.tuning_from_round < 1:
+            raise ValueError(f"rounds count from 1; tuning cannot begin in round {self.tuning_from_round!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A proposal that is wanted."""
+
+    number: int
+    round: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place in the space of hyperparameters that was tried and found over the budget or out of memory."""
+
+    batch_size: int
+    kernel_size: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An architecture, as morphs of a parent, with hyperparameters."""
+
+    searcher: str
+    parent: int | None
+    morphs: tuple[Morph, ...]
+    batch_size: int
+    kernel_size: int | None
+    pruned: tuple[Point, ...] = ()
+
+
+# --- news, in the journal's order
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A trial is in flight from now on."""
+
+    number: int
+    round: int
+    parent: int | None
+    morphs: tuple[Morph, ...]
+    batch_size: int
+    kernel_size: int | None
+    fingerprint: str
+    pruned: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A trial's result, as the search is told it: 0..1."""
+
+    number: int
+    accuracy: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.accuracy <= 1:  # refuses NaN as well
+            raise ValueError(f"an accuracy lies between 0 and 1; trial {self.number} was told {self.accuracy!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A trial that ended without a result, or was withdrawn."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """A trial's batch did not fit into memory; it goes on with a smaller one."""
+
+    number: int
+    from_batch_size: int
+    to_batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsDropped:
+    """A trial's weights can no longer be inherited."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingKnown:
+    """No accelerator of the run should be given a larger batch than this."""
+
+    batch_size: int
+
+
+News: TypeAlias = Proposed | Finished | Failed | Shrunk | WeightsDropped | CeilingKnown
+
+
+class Searcher(Protocol):
+    """Chooses architectures (and nothing else): see searchers.propose for the whole proposal."""
+
+    @property
+    def name(self) -> str:
+        """As it stands in the journal."""
+        ...
+
+    def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
+        """The parent (None: the starting graph with fresh weights) and what is to be done to it."""
+        ...
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_Rank: TypeAlias = tuple[float, str, int]  # (−accuracy, fingerprint, number): sorts the best first, equals firmly
+
+
+@dataclass(slots=True)
+class History:
+    """Grown by `tell`; everything else only reads. What it remembers beyond the news is bounded and changes no answer."""
+
+    space: Space
+    trials: dict[int, Proposed] = field(default_factory=dict, init=False)
+    """All that were ever proposed, by number."""
+    accuracies: dict[int, float] = field(default_factory=dict, init=False)
+    """Of those that finished, in the order in which they did."""
+    ceiling: int | None = field(default=None, init=False)
+    """The smallest measured ceiling: images per accelerator."""
+    batch_sizes: dict[int, int] = field(default_factory=dict, init=False)
+    """Of those that had to shrink: what they go on with."""
+    places: Places = field(init=False)
+    """Where on the starting graph a morph takes effect."""
+    _in_flight: dict[int, Proposed] = field(default_factory=dict, init=False)
+    _failed: deque[int] = field(default_factory=lambda: deque(maxlen=PENDING_SEEN), init=False)
+    _best: list[_Rank] = field(default_factory=list, init=False)
+    _inheritable: list[_Rank] = field(default_factory=list, init=False)
+    _dropped: set[int] = field(default_factory=set, init=False)
+    _pruned: deque[Point] = field(default_factory=lambda: deque(maxlen=TUNING_SEEN), init=False)
+    _fingerprints: set[str] = field(default_factory=set, init=False)
+    _graphs: OrderedDict[int, Graph] = field(default_factory=OrderedDict, init=False, repr=False)
+    _legal: OrderedDict[int | None, tuple[Morph, ...]] = field(default_factory=OrderedDict, init=False, repr=False)
+    _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.places = Places.of(self.space.start)
+        # the starting graph is proposal 0's, also while another generator is still making that proposal
+        self._fingerprints.add(self.space.start.fingerprint)
+
+    # --- telling
+
+    def tell(self, news: Iterable[News]) -> None:
+        """Takes in what happened, in order; each costs the same however long the history is.
+
+        Raises UnknownTrial for news of a trial that was not proposed, ValueError for a number proposed twice.
+        """
+        for one in news:
+            match one:
+                case Proposed():
+                    self._propose(one)
+                case Finished(number, accuracy):
+                    self._finish(number, accuracy)
+                case Failed(number):
+                    self.trial(number)
+                    if self._in_flight.pop(number, None) is not None:
+                        self._failed.append(number)
+                case Shrunk(number, from_batch_size, to_batch_size):
+                    kernel_size = self.trial(number).kernel_size
+                    self._pruned.append(Point(from_batch_size, kernel_size, "out of memory"))
+                    self.batch_sizes[number] = to_batch_size
+                case WeightsDropped(number):
+                    self.trial(number)
+                    self._dropped.add(number)
+                    if number in self.accuracies:
+                        _remove(self._inheritable, self._rank(number))
+                case CeilingKnown(batch_size):
+                    # that of the smallest accelerator holds for all, since any worker may be given the trial
+                    self.ceiling = batch_size if self.ceiling is None else min(self.ceiling, batch_size)
+                case _:
+                    assert_never(one)
+
+    def _propose(self, trial: Proposed) -> None:
+        if trial.number in self.trials:
+            raise ValueError(f"trial {trial.number} was proposed before; every proposal has its own number")
+        if trial.parent is not None:
+            self.trial(trial.parent)
+        self.trials[trial.number] = self._in_flight[trial.number] = trial
+        self._fingerprints.add(trial.fingerprint)
+        self._pruned.extend(trial.pruned)
+
+    def _finish(self, number: int, accuracy: float) -> None:
+        self.trial(number)
+        if self._in_flight.pop(number, None) is None:
+            return  # a trial has one end; the journal's first word of it holds
+        self.accuracies[number] = accuracy
+        rank = self._rank(number)
+        if len(self._best) < BEST_SEEN or rank < self._best[-1]:
+            insort(self._best, rank)
+            del self._best[BEST_SEEN:]
+        if number not in self._dropped:
+            insort(self._inheritable, rank)
+
+    def _rank(self, number: int) -> _Rank:
+        return (-self.accuracies[number], self.trials[number].fingerprint, number)
+
+    # --- views
+
+    def trial(self, number: int) -> Proposed:
+        """The trial of that number; raises UnknownTrial where there is none."""
+        try:
+            return self.trials[number]
+        except KeyError:
+            raise UnknownTrial(
+                f"trial {number!r} was never proposed; news come in the journal's order, {len(self.trials)} are known"
+            ) from None
+
+    def in_flight(self) -> Mapping[int, Proposed]:
+        """Proposed, and neither finished nor failed."""
+        return MappingProxyType(self._in_flight)
+
+    def parents(self) -> tuple[int, ...]:
+        """The best PARENTS finished trials whose weights can be inherited, best first.
+
+        Equal accuracies go by fingerprint, then by number.
+        """
+        return tuple([number for _, _, number in self._inheritable[:PARENTS]])
+
+    def inheritable(self) -> int:
+        """How many finished trials' weights can be inherited."""
+        return len(self._inheritable)
+
+    def inheritable_at(self, index: int) -> int:
+        """The trial at that place, 0 for the best, among those whose weights can be inherited."""
+        return self._inheritable[index][2]
+
+    def finished_seen(self) -> tuple[int, ...]:
+        """What guided search looks at: the BEST_SEEN best and the NEWEST_SEEN newest finished trials, by number."""
+        return tuple(
+            sorted({number for _, _, number in self._best}.union(islice(reversed(self.accuracies), NEWEST_SEEN)))
+        )
+
+    def without_result_seen(self) -> tuple[int, ...]:
+        """The PENDING_SEEN newest trials in flight and the PENDING_SEEN newest failed ones, by number."""
+        return tuple(sorted({*islice(reversed(self._in_flight), PENDING_SEEN), *self._failed}))
+
+    def finished_newest(self, limit: int) -> tuple[int, ...]:
+        """The newest finished trials, at most `limit`, oldest of them first."""
+        return tuple(reversed(tuple(islice(reversed(self.accuracies), limit))))
+
+    def in_flight_newest(self, limit: int) -> tuple[int, ...]:
+        """The newest trials in flight, at most `limit`, oldest of them first."""
+        return tuple(reversed(tuple(islice(reversed(self._in_flight), limit))))
+
+    def pruned_newest(self) -> tuple[Point, ...]:
+        """The TUNING_SEEN newest points that were over the budget or out of memory, oldest of them first."""
+        return tuple(self._pruned)
+
+    def was_proposed(self, fingerprint: str) -> bool:
+        """Whether this architecture was a trial before (the starting graph always was: it is proposal 0)."""
+        return fingerprint in self._fingerprints
+
+    # --- what is derived from lineages, and remembered
+
+    def graph(self, number: int | None) -> Graph:
+        """The graph of a trial, rebuilt from its lineage (and remembered); of the starting graph for None."""
+        if number is None:
+            return self.space.start
+        unbuilt: list[int] = []
+        graph = self.space.start
+        for ancestor in self._lineage(number):
+            if ancestor in self._graphs:
+                self._graphs.move_to_end(ancestor)
+                graph = self._graphs[ancestor]
+                break
+            unbuilt.append(ancestor)
+        for descendant in reversed(unbuilt):
+            for morph in self.trials[descendant].morphs:
+                graph, _ = apply(graph, morph)
+            _remember(self._graphs, descendant, graph, _GRAPHS_REMEMBERED)
+        return graph
+
+    def outline(self, number: int | None) -> Outline:
+        """How far a trial's architecture has grown, place by place; made from its lineage, without any graph."""
+        if number is None:
+            return self.places.untouched
+        unmade: list[int] = []
+        outline = self.places.untouched
+        for ancestor in self._lineage(number):
+            if ancestor in self._outlines:
+                self._outlines.move_to_end(ancestor)
+                outline = self._outlines[ancestor]
+                break
+            unmade.append(ancestor)
+        for descendant in reversed(unmade):
+            outline = self.places.grown(outline, self.trials[descendant].morphs)
+            _remember(self._outlines, descendant, outline, _OUTLINES_REMEMBERED)
+        return outline
+
+    def fingerprint(self, number: int | None) -> str:
+        """The fingerprint of a trial's architecture; of the starting graph for None."""
+        return self.space.start.fingerprint if number is None else self.trial(number).fingerprint
+
+    def legal(self, number: int | None) -> tuple[Morph, ...]:
+        """Every morph that is legal on a trial's graph within the budget (remembered)."""
+        if number in self._legal:
+            self._legal.move_to_end(number)
+        else:
+            _remember(self._legal, number, legal(self.graph(number), self.space.budget), _LEGAL_REMEMBERED)
+        return self._legal[number]
+
+    def _lineage(self, number: int) -> Iterator[int]:
+        """The trial, its parent, and so on up to the one that grew from the starting graph."""
+        ancestor: int | None = number
+        while ancestor is not None:
+            trial = self.trial(ancestor)
+            yield ancestor
+            ancestor = trial.parent
+
+
+def _remember(memory: OrderedDict[_Key, _Value], key: _Key, value: _Value, limit: int) -> None:
+    memory[key] = value
+    if len(memory) > limit:
+        memory.popitem(last=False)
+
+
+def _remove(ranks: list[_Rank], rank: _Rank) -> None:
+    index = bisect_left(ranks, rank)
+    if index < len(ranks) and ranks[index] == rank:
+        del ranks[index]

@@ -1,0 +1,106 @@
+"""Network morphism guided by Bayesian optimisation: the child with the highest upper confidence bound among many drawn.
+
+A regression over what the history shows (searchers.history: at most 500 finished trials, 200 in flight, 200 failed) tells
+what to expect of a child, from its descriptor alone; only the chosen one is built. A failed trial counts as one in flight
+does: it lowers the curiosity about its neighbourhood, so that a failing region is not asked about for ever, and says nothing
+of accuracy, since most failures are a machine's and not the architecture's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from morphism import Morph
+from searchers.chance import chance
+from searchers.gaussian import Posterior, posterior
+from searchers.growth import by_kind, child, copies_drawn, drawn, grown_from_start
+from searchers.history import History, Request
+
+_DECIMALS: Final = 9  # floating point differs in the last bits between processors: differences below 1e-9 are ties
+
+
+@dataclass(frozen=True, slots=True)
+class Morphing:
+    """Draws candidates around some of the best parents and proposes the most promising."""
+
+    parents: int
+    """How many of the best parents are drawn for a proposal, the better the likelier."""
+    candidates: int
+    """Children drawn for a proposal, over all parents."""
+    morphs: int
+    """The most morphs of a child; from 1 to this many are drawn."""
+    beta: float
+    """Standard deviations added to the mean: 0 only exploits."""
+    name: str = "morphism"
+
+    def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
+        """See searchers.history.Searcher; raises NothingToPropose."""
+        random = chance(self.name, request.seed, request.number)
+        candidates = self._candidates(history, random)
+        for parent, morphs in _ranked(history, candidates, self.beta):
+            if child(history, parent, morphs) is not None:
+                return parent, copies_drawn(morphs, request)
+        return None, copies_drawn(grown_from_start(history, random), request)
+
+    def _candidates(self, history: History, random: Random) -> list[tuple[int | None, tuple[Morph, ...]]]:
+        parents = self._parents(history, random)
+        kinds = {parent: by_kind(history.legal(parent)) for parent in parents}
+        growing = [parent for parent in parents if kinds[parent]]
+        found: dict[tuple[int | None, tuple[Morph, ...]], None] = {}
+        for number in range(self.candidates if growing else 0):
+            parent = growing[number % len(growing)]
+            count = 1 + int(random.random() * self.morphs)
+            # all are legal on the parent; whether they are in a row shows when the child is built
+            morphs = dict.fromkeys([drawn(kinds[parent], random) for _ in range(count)])
+            found[parent, tuple(morphs)] = None
+        return list(found)
+
+    def _parents(self, history: History, random: Random) -> list[int | None]:
+        """Drawn without replacement; the weight halves every quarter of the list."""
+        waiting = list(history.parents())
+        if not waiting:
+            return [None]
+        half = max(1.0, len(waiting) / 4)
+        weights = [2.0 ** (-rank / half) for rank in range(len(waiting))]
+        chosen: list[int | None] = []
+        while waiting and len(chosen) < self.parents:
+            left = random.random() * sum(weights)
+            index = 0
+            while index < len(weights) - 1 and left >= weights[index]:
+                left -= weights[index]
+                index += 1
+            chosen.append(waiting.pop(index))
+            del weights[index]
+        return chosen
+
+
+def belief(history: History) -> Posterior:
+    """The regression on what the history shows to guided search."""
+    finished, without_result = history.finished_seen(), history.without_result_seen()
+    descriptors = history.places.descriptors([history.outline(number) for number in (*finished, *without_result)])
+    accuracies = np.array([history.accuracies[number] for number in finished], dtype=np.float64)
+    return posterior(descriptors[: len(finished)], accuracies, descriptors[len(finished) :])
+
+
+def _ranked(
+    history: History, candidates: list[tuple[int | None, tuple[Morph, ...]]], beta: float
+) -> list[tuple[int | None, tuple[Morph, ...]]]:
+    """The candidates, most promising first; ties by what was done to which architecture."""
+    if not candidates:
+        return []
+    outlines = [history.places.grown(history.outline(parent), morphs) for parent, morphs in candidates]
+    bounds = belief(history).upper_bound(history.places.descriptors(outlines), beta)
+    # parent's fingerprint and morphs fix the child's fingerprint, and spare building each child to break ties by it
+    ties = [
+        blake2b(f"{history.fingerprint(parent)} {morphs!r}".encode(), digest_size=8).digest()
+        for parent, morphs in candidates
+    ]
+    scores = [-round(float(bound), _DECIMALS) for bound in bounds]
+    return [
+        candidates[index] for index in sorted(range(len(candidates)), key=lambda index: (scores[index], ties[index]))
+    ]

@@ -1,0 +1,48 @@
+"""A whole proposal: an architecture from the searcher, hyperparameters from tuning."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from morphism import Graph, Morph
+from searchers.growth import applied
+from searchers.history import History, Point, Proposal, Request, Searcher
+
+
+class Tuned(Protocol):
+    """What tuning makes of an architecture."""
+
+    @property
+    def morphs(self) -> tuple[Morph, ...]: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def kernel_size(self) -> int | None: ...
+    @property
+    def pruned(self) -> tuple[Point, ...]: ...
+
+
+class Tuner(Protocol):
+    """Chooses hyperparameters; see searchers.tpe, which is not imported here for Optuna's sake."""
+
+    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> Tuned:
+        """Hyperparameters for `graph`, which grew from `parent`."""
+        ...
+
+
+def propose(searcher: Searcher, history: History, request: Request, tuner: Tuner | None) -> Proposal:
+    """The proposal of that number: a function of the history as told and the request, and of nothing else.
+
+    Number 0 is the starting graph itself. Before the space's tuning_from_round, and with no tuner, the batch size is the
+    default (or the ceiling, where that is smaller) and no kernel is tuned. Raises NothingToPropose.
+    """
+    space = history.space
+    parent, morphs = (None, ()) if request.number == 0 else searcher.propose(history, request)
+    if tuner is None or request.round < space.tuning_from_round:
+        batch_size = (
+            space.default_batch_size if history.ceiling is None else min(space.default_batch_size, history.ceiling)
+        )
+        return Proposal(searcher.name, parent, morphs, batch_size, None)
+    before = history.graph(parent)
+    tuned = tuner.tune(history, request, before, applied(before, morphs))
+    return Proposal(searcher.name, parent, (*morphs, *tuned.morphs), tuned.batch_size, tuned.kernel_size, tuned.pruned)

@@ -1,0 +1,33 @@
+"""Random search: the baseline that every other searcher must beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from morphism import Morph
+from searchers.chance import chance
+from searchers.growth import copies_drawn, grown_at_random, grown_from_start
+from searchers.history import History, Request
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSearch:
+    """Any trial that can be inherited from, or the starting graph, grown by morphs of any kind: no result is looked at."""
+
+    morphs: int
+    """The most morphs of a child; from 1 to this many are drawn."""
+    name: str = "random"
+
+    def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
+        """See searchers.history.Searcher; raises NothingToPropose."""
+        random = chance(self.name, request.seed, request.number)
+        count = 1 + int(random.random() * self.morphs)
+        index = int(random.random() * (history.inheritable() + 1))
+        if index < history.inheritable():
+            parent = history.inheritable_at(index)
+            morphs = grown_at_random(history, parent, count, random)
+            if morphs is not None:
+                return parent, copies_drawn(morphs, request)
+        # from the starting graph as many morphs as are drawn, and more only where those are known
+        morphs = grown_at_random(history, None, count, random) or grown_from_start(history, random)
+        return None, copies_drawn(morphs, request)

@@ -1,0 +1,187 @@
+"""Batch size and kernel size by Optuna's TPE: one study over the run's history, made afresh for each proposal.
+
+The sampler is seeded by the proposal's seed and number and is given what the history shows: the 200 newest finished trials,
+the 200 newest in flight as running ones, and the 200 newest points that were over the budget or out of memory as pruned ones.
+Nothing is kept between proposals. This is the only file that imports optuna.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import optuna
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import TPESampler
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from morphism import Budget, Graph, Morph, cost
+from searchers.chance import derived
+from searchers.history import TUNING_SEEN, History, Point, Request
+from searchers.kernel_size import LARGEST, STEP, enlarged, enlarging, smallest
+
+BATCH_STEP: Final = 8
+"""Batch sizes are tuned in steps of 8, as the matrix units of accelerators like them."""
+
+_STUDY: Final = "aiperf"
+_LONG_AGO: Final = datetime(2000, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning makes of an architecture."""
+
+    morphs: tuple[Morph, ...]
+    """Kernel morphs, on the graph that was tuned."""
+    batch_size: int
+    kernel_size: int | None
+    """None where no convolution could be tuned, or every size tried was over the budget."""
+    pruned: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tpe:
+    """Optuna's tree-structured Parzen estimator."""
+
+    startup_trials: int
+    """Trials before which points are drawn at random."""
+    candidates: int
+    """Points that TPE draws and compares."""
+    tries: int
+    """Points that are asked for until one is within the budget; then the kernels stay as they are."""
+
+    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> Tuned:
+        """Batch size, and kernel size from the parent's on, for a graph that grew from `parent`."""
+        batches = batch_range(history)
+        from_size = smallest(parent)
+        kernels = None if from_size is None else IntDistribution(from_size, LARGEST, step=STEP)
+        study = self._study(history, request, batches, kernels)
+        pruned: list[Point] = []
+        batch_size = batches.high
+        for _ in range(self.tries):
+            trial = study.ask()
+            batch_size = trial.suggest_int("batch_size", batches.low, batches.high, step=BATCH_STEP)
+            if kernels is None:
+                return Tuned((), batch_size, None, ())
+            kernel_size = trial.suggest_int("kernel_size", kernels.low, kernels.high, step=STEP)
+            reason = _offence(history, graph, kernel_size)
+            if reason is None:
+                return Tuned(enlarging(graph, kernel_size), batch_size, kernel_size, tuple(pruned))
+            pruned.append(Point(batch_size, kernel_size, reason))
+            study.tell(trial, state=TrialState.PRUNED)
+        return Tuned((), batch_size, None, tuple(pruned))
+
+    def _study(
+        self, history: History, request: Request, batches: IntDistribution, kernels: IntDistribution | None
+    ) -> optuna.Study:
+        # "a new study was created" once a proposal is no news
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = TPESampler(
+            n_startup_trials=self.startup_trials,
+            n_ei_candidates=self.candidates,
+            constant_liar=True,  # points in flight count as bad ones, so that workers try different ones
+            seed=derived("tpe", request.seed, request.number),
+        )
+        storage = _Told(_told(history, batches, kernels))
+        return optuna.create_study(storage=storage, sampler=sampler, study_name=_STUDY, direction="maximize")
+
+
+def batch_range(history: History) -> IntDistribution:
+    """Batch sizes that may be tuned: from the smallest to min(measured ceiling, largest), in steps of BATCH_STEP.
+
+    A ceiling below the smallest leaves the ceiling alone.
+    """
+    space = history.space
+    highest = space.largest_batch_size if history.ceiling is None else min(history.ceiling, space.largest_batch_size)
+    lowest = min(space.smallest_batch_size, highest)
+    return IntDistribution(lowest, highest - (highest - lowest) % BATCH_STEP, step=BATCH_STEP)
+
+
+def _offence(history: History, graph: Graph, kernel_size: int) -> str | None:
+    """Why the graph cannot have that kernel size; None where it can."""
+    larger = enlarged(graph, kernel_size)
+    if larger is graph:
+        return None  # the search saw to its budget, and that it is new
+    if not history.space.budget.allows(cost(larger)):
+        return over_budget(history.space.budget, larger)
+    return "proposed before" if history.was_proposed(larger.fingerprint) else None
+
+
+def over_budget(budget: Budget, graph: Graph) -> str:
+    """In words, by which limit a graph is over the budget; every limit that is passed is named."""
+    found = cost(graph)
+    limits = (
+        ("forward operations", found.forward_flops, budget.forward_flops),
+        ("parameters", found.parameters, budget.parameters),
+        (
+            "bytes of training memory",
+            found.training_memory(budget.batch, budget.bytes_per_element),
+            budget.memory_bytes,
+        ),
+    )
+    passed = [
+        f"{value} {what}, allowed {limit}" for what, value, limit in limits if limit is not None and value > limit
+    ]
+    return f"over the budget: {'; '.join(passed)}"
+
+
+class _Told(InMemoryStorage):
+    """A study in memory that begins with trials told from outside.
+
+    Optuna's own add_trials copies and validates every one, which for 400 takes longer than the proposal may.
+    """
+
+    def __init__(self, told: list[FrozenTrial]) -> None:
+        super().__init__()
+        self._of_history = told
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        told = [trial for trial in self._of_history if states is None or trial.state in states]
+        return told + super().get_all_trials(study_id, deepcopy, states)
+
+
+def _told(history: History, batches: IntDistribution, kernels: IntDistribution | None) -> list[FrozenTrial]:
+    """The history in Optuna's words. Numbers are negative, below those of the points still to be asked for."""
+    points: list[tuple[TrialState, int, int | None, float | None]] = [
+        (TrialState.PRUNED, point.batch_size, point.kernel_size, None) for point in history.pruned_newest()
+    ]
+    for number in history.finished_newest(TUNING_SEEN):
+        batch_size = history.batch_sizes.get(number, history.trials[number].batch_size)
+        kernel_size = history.trials[number].kernel_size
+        points.append((TrialState.COMPLETE, batch_size, kernel_size, history.accuracies[number]))
+    for number in history.in_flight_newest(TUNING_SEEN):
+        batch_size = history.batch_sizes.get(number, history.trials[number].batch_size)
+        points.append((TrialState.RUNNING, batch_size, history.trials[number].kernel_size, None))
+    told = []
+    for number, (state, batch_size, kernel_size, value) in enumerate(points, start=-len(points)):
+        params: dict[str, int] = {}
+        distributions: dict[str, BaseDistribution] = {}
+        # the default and a batch halved for want of memory may lie beside the grid: the grid's point below stands for it
+        batch_size -= (batch_size - batches.low) % BATCH_STEP
+        if batches.low <= batch_size <= batches.high:
+            params["batch_size"], distributions["batch_size"] = batch_size, batches
+        if kernels is not None and kernel_size is not None and kernels.low <= kernel_size <= kernels.high:
+            params["kernel_size"], distributions["kernel_size"] = kernel_size, kernels
+        # what can no longer be chosen is left out: it says nothing of what can
+        if params:
+            told.append(
+                FrozenTrial(
+                    number=number,
+                    trial_id=number,
+                    state=state,
+                    value=value,
+                    datetime_start=_LONG_AGO,
+                    datetime_complete=None if state is TrialState.RUNNING else _LONG_AGO,
+                    params=params,
+                    distributions=distributions,
+                    user_attrs={},
+                    system_attrs={},
+                    intermediate_values={},
+                )
+            )
+    return told

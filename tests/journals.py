@@ -1,0 +1,169 @@
+"""Small journals, written out by hand: the shortest way to a run in a stated condition."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aiperf.events import (
+    SCHEMA,
+    AnyEvent,
+    EpochFinished,
+    Progress,
+    ProposalRequested,
+    RunEnded,
+    RunStarted,
+    TrialFinished,
+    TrialProposed,
+    TrialStarted,
+    WorkerJoined,
+)
+from morphism import encode, start
+
+LIMITS: dict[str, Any] = {"buffer": 2, "attempts": 3, "silence_seconds": 600.0, "rejections": 100, "trials": None}
+SCHEDULE: dict[str, Any] = {
+    "epochs": [2, 3, 4],
+    "patience": 6,
+    "patience_step": 2,
+    "largest_patience": 20,
+    "improvement": 0.001,
+    "warmup_rounds": 3,
+}
+
+
+def started(duration: float = 100.0, warmup: float = 10.0, **others: Any) -> RunStarted:
+    """A run of 100 s whose window begins at 10 s, on 50 validation images."""
+    fields: dict[str, Any] = {
+        "at": 0.0,
+        "schema": SCHEMA,
+        "run": "test",
+        "started_unix": 1_000_000.0,
+        "seed": 0,
+        "config": {"limits": LIMITS, "schedule": SCHEDULE},
+        "config_hash": "",
+        "start_graph": json.loads(encode(start("digits_small"))),
+        "dataset": {
+            "name": "digits",
+            "training_images": 100,
+            "validation_images": 50,
+            "classes": 10,
+            "image": 8,
+            "channels": 1,
+        },
+        "duration_seconds": duration,
+        "warmup_seconds": warmup,
+        "versions": {},
+        "machine": {},
+    }
+    return RunStarted(**{**fields, **others})
+
+
+def joined(worker: int = 0, at: float = 0.0, ranks: int = 2, host: str = "a") -> WorkerJoined:
+    """A worker of two ranks."""
+    return WorkerJoined(
+        at=at,
+        worker=worker,
+        host=host,
+        ranks=ranks,
+        device="cpu",
+        device_memory_bytes=1 << 30,
+        collective="none",
+        machine={},
+    )
+
+
+def requested(number: int, worker: int = 0, at: float = 0.0, round: int = 1) -> ProposalRequested:
+    """A request for a proposal."""
+    return ProposalRequested(at=at, number=number, worker=worker, round=round, seed=number, position=0)
+
+
+def proposed(number: int, at: float = 0.0, parent: int | None = None) -> TrialProposed:
+    """A proposal of 100 operations forward, 200 backward, 90 in validation, an image."""
+    return TrialProposed(
+        at=at,
+        number=number,
+        position=0,
+        seed=number,
+        searcher="random",
+        parent=parent,
+        morphs=[],
+        batch_size=32,
+        kernel_size=None,
+        pruned=[],
+        fingerprint=f"f{number}",
+        forward_flops=100,
+        backward_flops=200,
+        validation_flops=90,
+        tensor_forward_flops=80,
+        tensor_backward_flops=160,
+        parameters=10,
+        seconds=0.0,
+    )
+
+
+def begun(trial: int, at: float, attempt: int = 1, worker: int = 0, epoch: int = 1) -> TrialStarted:
+    """An attempt that a worker was told to train."""
+    return TrialStarted(at=at, trial=trial, attempt=attempt, worker=worker, epoch=epoch, batch_size=32)
+
+
+def interval(
+    trial: int,
+    start: float,
+    end: float,
+    training: int,
+    validation: int = 0,
+    *,
+    attempt: int = 1,
+    epoch: int = 1,
+    worker: int = 0,
+    busy: float = 0.0,
+) -> Progress:
+    """Images done between two moments."""
+    return Progress(
+        at=end,
+        worker=worker,
+        trial=trial,
+        attempt=attempt,
+        epoch=epoch,
+        start=start,
+        end=end,
+        training_images=training,
+        validation_images=validation,
+        busy_seconds=busy,
+        communication_seconds=0.0,
+        validation_seconds=0.0,
+        input_seconds=0.0,
+        checkpoint_seconds=0.0,
+    )
+
+
+def evaluated(
+    trial: int, at: float, accuracy: float, *, attempt: int = 1, epoch: int = 1, checkpoint: bool = True
+) -> EpochFinished:
+    """An epoch that came to its end."""
+    return EpochFinished(
+        at=at,
+        trial=trial,
+        attempt=attempt,
+        epoch=epoch,
+        accuracy=accuracy,
+        validation_loss=1.0 - accuracy,
+        training_loss=1.0,
+        learning_rate=0.1,
+        checkpoint=checkpoint,
+    )
+
+
+def finished(trial: int, at: float, accuracy: float) -> TrialFinished:
+    """A trial that came to its end."""
+    return TrialFinished(at=at, trial=trial, attempt=1, reason="epochs", accuracy=accuracy, told_accuracy=accuracy)
+
+
+def one_trial(*after: AnyEvent) -> list[AnyEvent]:
+    """A run whose worker has been given trial 0 at 2 s, and what came after."""
+    return [started(), joined(), requested(0), proposed(0), begun(0, 2.0), *after]
+
+
+def ended(at: float = 100.0, reason: str = "duration") -> RunEnded:
+    """The end."""
+    return RunEnded(at=at, reason=reason)

@@ -1,0 +1,54 @@
+"""The rules of rounds and trials, held to docs/benchmark.md."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf import procedure, score, seeds
+from aiperf.procedure import PAPER, epoch_limit, has_stopped_improving, patience, predicted_accuracy, told_accuracy
+from aiperf.train import conf as train_conf
+
+
+@pytest.mark.parametrize(
+    ("round_", "epochs", "waits"), [(1, 15, 6), (2, 30, 8), (3, 45, 10), (4, 60, 12), (8, 60, 20), (50, 60, 20)]
+)
+def test_rounds_lengthen_as_the_paper_and_the_predecessor_say(round_: int, epochs: int, waits: int) -> None:
+    assert (epoch_limit(PAPER, round_), patience(PAPER, round_)) == (epochs, waits)
+
+
+def test_an_improvement_too_small_is_none() -> None:
+    assert has_stopped_improving([1.0, 0.9995, 0.9991], 2, 0.001)
+    assert not has_stopped_improving([1.0, 0.9995, 0.9985], 2, 0.001)
+
+
+@given(st.floats(0.3, 1.0), st.floats(0.05, 0.9), st.floats(0.1, 3.0), st.integers(5, 45))
+def test_a_power_law_is_predicted_where_it_goes(ceiling: float, gain: float, exponent: float, epochs: int) -> None:
+    curve = [ceiling - gain * x**-exponent for x in range(1, epochs + 1)]
+
+    found = predicted_accuracy(curve, 60)
+
+    assert found == pytest.approx(ceiling - gain * 60**-exponent, abs=2e-3)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=45), st.integers(1, 6))
+def test_what_the_search_is_told_lies_between_the_best_seen_and_one(accuracies: list[float], round_: int) -> None:
+    told = told_accuracy(PAPER, round_, accuracies)
+
+    assert max(accuracies) <= told <= 1
+    if round_ > 3 or len(accuracies) < 5:
+        assert told == max(accuracies)
+
+
+def test_an_endless_climb_is_never_predicted_above_one() -> None:
+    assert told_accuracy(PAPER, 1, [0.1 * x for x in range(1, 10)]) <= 1
+
+
+@pytest.mark.parametrize("module", [procedure, score, seeds, train_conf])
+def test_worked_numbers_in_docstrings_are_true(module: object) -> None:
+    results = doctest.testmod(module)  # type: ignore[arg-type]
+
+    assert results.attempted and not results.failed

@@ -1,0 +1,223 @@
+"""What words become, and what is decided: late, doubled and overtaken words change nothing; lost work is done again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aiperf.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
+from aiperf.events import AnyEvent, EpochFinished, Progress, RunResumed, TrialLost, WorkerLost
+from aiperf.hear import hear
+from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, WorkerDown, WorkerUp
+from aiperf.run import Run, evolve, replay
+from tests.journals import begun, evaluated, finished, interval, joined, one_trial, proposed, requested, started
+
+
+def advanced(trial: int, epoch: int, training: int, validation: int = 0, attempt: int = 1) -> Advanced:
+    return Advanced(
+        trial=trial,
+        attempt=attempt,
+        epoch=epoch,
+        training_images=training,
+        validation_images=validation,
+        busy_seconds=1.0,
+        communication_seconds=0.0,
+        validation_seconds=0.0,
+        input_seconds=0.0,
+        checkpoint_seconds=0.0,
+    )
+
+
+def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> EpochDone:
+    return EpochDone(
+        advanced=advanced(trial, epoch, 100, 50, attempt),
+        accuracy=accuracy,
+        validation_loss=1 - accuracy,
+        training_loss=1.0,
+        learning_rate=0.1,
+        checkpoint=True,
+    )
+
+
+def heard(run: Run, word: object, now: float) -> list[AnyEvent]:
+    events = hear(run, word, now)  # type: ignore[arg-type]
+    for event in events:
+        evolve(run, event)
+    return events
+
+
+def test_sums_become_intervals_that_tile_the_attempt() -> None:
+    run = replay(one_trial())
+
+    events = [event for at, done in ((5.0, 10), (7.0, 30), (9.0, 60)) for event in heard(run, advanced(0, 1, done), at)]
+
+    assert [(e.start, e.end, e.training_images) for e in events if isinstance(e, Progress)] == [
+        (2, 5, 10),
+        (5, 7, 20),
+        (7, 9, 30),
+    ]
+
+
+def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+
+    assert heard(run, advanced(0, 1, 30), 6.0) == []
+    assert heard(run, advanced(0, 1, 20), 6.0) == []
+    heard(run, epoch_done(0, 1, 0.5), 7.0)
+    assert heard(run, epoch_done(0, 1, 0.5), 8.0) == []
+    assert heard(run, advanced(0, 1, 90), 8.0) == []
+    assert heard(run, advanced(0, 2, 10, attempt=2), 8.0) == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_order_and_repetition_words_come_in_the_images_add_up(seed: int) -> None:
+    words: list[object] = [advanced(0, 1, done) for done in range(10, 100, 10)]
+    chooser = random.Random(seed)
+    words = chooser.sample(words, k=chooser.randint(0, 9)) + chooser.choices(words, k=4)
+    run = replay(one_trial())
+
+    events = [event for at, word in enumerate([*words, epoch_done(0, 1, 0.5)]) for event in heard(run, word, 3.0 + at)]
+
+    assert sum(e.training_images for e in events if isinstance(e, Progress)) == 100
+    assert sum(isinstance(e, EpochFinished) for e in events) == 1
+
+
+def test_late_words_of_a_dead_attempt_change_nothing() -> None:
+    run = replay(one_trial(TrialLost(at=4, trial=0, attempt=1, reason="killed"), begun(0, 5, attempt=2)))
+    before = run.lines
+
+    for word in (
+        advanced(0, 1, 50),
+        epoch_done(0, 1, 0.9),
+        Done(trial=0, attempt=1, reason="epochs"),
+        OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
+        Crashed(trial=0, attempt=1, reason="", retry=True),
+    ):
+        assert heard(run, word, 6.0) == []
+    assert run.lines == before
+
+
+def test_a_worker_in_need_gets_a_buffer_of_proposals_for_its_coming_rounds() -> None:
+    run = replay([started(), joined()])
+
+    commands = decide(run, 1.0)
+
+    assert [(c.number, c.worker, c.round) for c in commands if isinstance(c, Request)] == [(0, 0, 1), (1, 0, 2)]
+
+
+def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:
+    run = replay([started(), joined(), requested(0), proposed(0)])
+
+    assert Start(0, 1, 0, 1) in decide(run, 1.0)
+    evolve(run, begun(0, 1.0))
+    assert not any(isinstance(command, Start) for command in decide(run, 2.0))
+    assert run.workers[0].round == 1
+
+
+def test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_counted_anew() -> None:
+    run = replay(
+        one_trial(
+            evaluated(0, 5, 0.5),
+            interval(0, 5, 6, 40, epoch=2),
+            WorkerLost(at=7, worker=0, reason="power"),
+            joined(1, 8),
+        )
+    )
+
+    start = next(command for command in decide(run, 9.0) if isinstance(command, Start))
+
+    assert start == Start(trial=0, attempt=2, worker=1, epoch=2)
+    evolve(run, begun(0, 9, attempt=2, worker=1, epoch=2))
+    assert run.workers[1].round == 1  # it came back on the same host, and took its rounds up
+
+
+def test_a_worker_that_joins_on_another_host_begins_with_round_one() -> None:
+    run = replay(one_trial(joined(1, 3, host="b")))
+
+    assert [c.round for c in decide(run, 4.0) if isinstance(c, Request) and c.worker == 1] == [1, 2]
+
+
+def test_a_trial_lost_as_often_as_the_limit_is_given_up() -> None:
+    events = one_trial()
+    for attempt in (1, 2, 3):
+        events += [TrialLost(at=4, trial=0, attempt=attempt, reason="x")]
+        events += [begun(0, 4, attempt=attempt + 1)] if attempt < 3 else []
+
+    assert any(isinstance(c, GiveUp) and c.trial == 0 for c in decide(replay(events), 5.0))
+
+
+def test_a_driver_that_was_killed_is_not_held_against_a_trial() -> None:
+    events = one_trial()
+    for time in range(5):
+        events += [
+            RunResumed(at=4 + time, down_seconds=0, clock_stepped_back_seconds=0, versions={}, machine={}),
+            joined(time + 1, 4 + time),
+            begun(0, 4 + time, attempt=time + 2, worker=time + 1),
+        ]
+    events += [TrialLost(at=10, trial=0, attempt=6, reason="x")]
+
+    assert not any(isinstance(command, GiveUp) for command in decide(replay(events), 10.0))
+
+
+def test_a_silent_worker_is_written_off() -> None:
+    run = replay([started(duration=5000), *one_trial()[1:]])
+
+    assert not any(isinstance(command, WriteOff) for command in decide(run, 601.0))
+    assert any(isinstance(command, WriteOff) and command.worker == 0 for command in decide(run, 602.0))
+
+
+def test_a_word_from_a_worker_that_was_written_off_raises_nobody_from_the_dead() -> None:
+    run = replay(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
+
+    up = WorkerUp(worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={})
+
+    assert hear(run, up, 6.0) == []
+    assert hear(run, WorkerDown(worker=0, reason="again"), 6.0) == []
+
+
+def test_a_missing_checkpoint_of_the_trial_itself_begins_it_again() -> None:
+    events = one_trial(
+        evaluated(0, 5, 0.5), TrialLost(at=6, trial=0, attempt=1, reason="x"), begun(0, 7, attempt=2, epoch=2)
+    )
+    run = replay(events)
+
+    heard(run, CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
+
+    assert Start(0, 3, 0, 1) in decide(run, 9.0)
+
+
+def test_a_missing_parent_fails_the_trial_and_is_no_parent_any_more() -> None:
+    events = one_trial(
+        evaluated(0, 5, 0.5), finished(0, 5, 0.5), requested(1, round=2), proposed(1, 6, parent=0), begun(1, 7)
+    )
+    run = replay(events)
+
+    heard(run, CheckpointGone(trial=1, attempt=1, missing=0, reason="no file"), 8.0)
+
+    assert run.trials[1].is_settled and run.trials[0].saved_epoch == 0 and run.workers[0].trial is None
+
+
+def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() -> None:
+    events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01), requested(1, round=2), proposed(1, 3, parent=0))
+    for number in range(2, 35):
+        events += [
+            requested(number),
+            proposed(number, 4),
+            begun(number, 4),
+            evaluated(number, 5, 0.5),
+            finished(number, 5, 0.5),
+        ]
+    run = replay(events)
+
+    assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+    evolve(run, begun(1, 6))
+    evolve(run, finished(1, 7, 0.6))
+    dropped = {c.trial for c in decide(run, 8.0) if isinstance(c, DropCheckpoint)}
+    assert 0 in dropped and len(dropped) == 35 - 32
+
+
+@pytest.mark.parametrize(("now", "reason"), [(99.9, None), (100.0, "duration"), (200.0, "duration")])
+def test_the_run_ends_with_its_declared_time(now: float, reason: str | None) -> None:
+    assert [c.reason for c in decide(replay(one_trial()), now) if isinstance(c, End)] == ([reason] if reason else [])

@@ -1,0 +1,190 @@
+"""The score equals a sum worked by hand. One training image of trial 0 costs 300 operations, a validation image 90."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.books import books
+from aiperf.events import BatchReduced, RunResumed, TrialLost, WorkerLost
+from aiperf.ledger import ledger
+from aiperf.score import curve, score, window
+from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, started
+
+
+def resumed(at: float, down: float, stepped: float = 0.0) -> RunResumed:
+    return RunResumed(at=at, down_seconds=down, clock_stepped_back_seconds=stepped, versions={}, machine={})
+
+
+def test_the_score_is_the_work_inside_the_window_over_its_length() -> None:
+    run = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9), ended())
+
+    found = score(books(run))
+
+    assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
+    assert found.cumulative_flops_per_second == (100 * 300 + 50 * 90) / 100
+    assert found.window_seconds == 90
+    assert found.valid
+
+
+def test_an_interval_that_straddles_an_edge_counts_in_proportion() -> None:
+    # 6..16 s: six of its ten seconds lie after the warm-up; 96..104 s: four of its eight before the end.
+    run = one_trial(interval(0, 6, 16, 100), interval(0, 96, 104, 80), ended(104))
+
+    assert score(books(run)).flops_per_second == (60 * 300 + 40 * 300) / 90
+
+
+def test_an_interval_without_length_counts_where_it_lies() -> None:
+    before, inside = interval(0, 5, 5, 10), interval(0, 50, 50, 20)
+
+    assert score(books(one_trial(before, inside, ended()))).flops_per_second == 20 * 300 / 90
+
+
+def test_a_window_without_length_has_no_score_and_says_so() -> None:
+    run = one_trial(interval(0, 2, 8, 100, 50), evaluated(0, 8, 0.9), finished(0, 8, 0.9), ended(9, "interrupted"))
+
+    found = score(books(run))
+
+    assert found.flops_per_second is None and found.regulated_flops_per_second is None
+    assert found.window_seconds == 0 and not found.valid
+    assert any("warm-up" in doubt for doubt in found.doubts)
+
+
+def test_an_epoch_done_again_after_a_loss_counts_once_and_its_first_part_is_wasted() -> None:
+    run = one_trial(
+        interval(0, 20, 30, 60),
+        TrialLost(at=31, trial=0, attempt=1, reason="killed"),
+        begun(0, 32, attempt=2),
+        interval(0, 32, 50, 100, 50, attempt=2),
+        ended(),
+    )
+
+    found = score(books(run))
+
+    assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
+    assert found.wasted_flops == 60 * 300
+
+
+def test_an_epoch_finished_before_a_loss_is_not_wasted() -> None:
+    run = one_trial(
+        interval(0, 20, 30, 100, 50),
+        evaluated(0, 30, 0.5),
+        TrialLost(at=31, trial=0, attempt=1, reason="killed"),
+        begun(0, 32, attempt=2, epoch=2),
+        interval(0, 32, 50, 100, 50, attempt=2, epoch=2),
+        ended(),
+    )
+
+    found = score(books(run))
+
+    assert found.flops_per_second == 2 * (100 * 300 + 50 * 90) / 90
+    assert found.wasted_flops == 0
+
+
+def test_an_epoch_that_was_cut_and_never_done_again_counts_as_far_as_it_went() -> None:
+    run = one_trial(interval(0, 20, 30, 60), TrialLost(at=31, trial=0, attempt=1, reason="killed"), ended())
+
+    assert score(books(run)).flops_per_second == 60 * 300 / 90
+
+
+def test_an_epoch_begun_again_with_a_smaller_batch_counts_once() -> None:
+    run = one_trial(
+        interval(0, 20, 30, 60),
+        BatchReduced(at=30, trial=0, attempt=1, from_batch_size=32, to_batch_size=24),
+        interval(0, 30, 50, 100, 50),
+        ended(),
+    )
+
+    found = score(books(run))
+
+    assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
+    assert found.wasted_flops == 60 * 300
+
+
+def test_the_time_a_killed_driver_was_down_stays_in_the_denominator() -> None:
+    run = one_trial(
+        interval(0, 20, 30, 100, 50),
+        resumed(70, 40.0),
+        joined(1, 71),
+        begun(0, 72, attempt=2, worker=1, epoch=2),
+        interval(0, 72, 80, 100, 50, attempt=2, epoch=2, worker=1),
+        ended(),
+    )
+
+    found = score(books(run))
+
+    assert found.flops_per_second == 2 * (100 * 300 + 50 * 90) / 90
+    assert any("down for 40 s" in doubt for doubt in found.doubts)
+
+
+def test_a_wall_clock_that_stepped_back_is_a_doubt_and_shortens_nothing() -> None:
+    found = score(books(one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())))
+
+    assert found.window_seconds == 90
+    assert any("12.5 s" in doubt for doubt in found.doubts)
+
+
+def test_the_error_is_never_below_half_an_image_and_undefined_before_an_evaluation() -> None:
+    perfect = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 1.0), ended())
+
+    assert score(books(perfect)).error == 1 / 100
+    assert score(books(one_trial(interval(0, 20, 30, 100), ended()))).error is None
+
+
+@pytest.mark.parametrize(("error", "factor"), [(0.30, 1.204), (0.25, 1.386)])
+def test_the_regulated_score_follows_equation_3(error: float, factor: float) -> None:
+    found = score(books(one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 1 - error), ended())))
+
+    assert found.flops_per_second is not None and found.regulated_flops_per_second is not None
+    assert found.regulated_flops_per_second / found.flops_per_second == pytest.approx(factor, abs=5e-4)
+
+
+def test_a_live_score_ends_at_the_time_it_is_asked_for() -> None:
+    assert score(books(one_trial(interval(0, 20, 30, 90))), at=40.0).flops_per_second == 90 * 300 / 30
+
+
+def test_busy_share_and_the_ledger_count_a_lost_worker_as_absent() -> None:
+    run = [
+        *one_trial(interval(0, 10, 55, 100, busy=45.0)),
+        WorkerLost(at=55, worker=0, reason="power"),
+        ended(),
+    ]
+
+    kept = books(run)
+    lines = {line.name: line.seconds for line in ledger(kept, window(kept)).lines}
+
+    assert score(kept).busy_share == pytest.approx(0.5)
+    assert lines["training"] == pytest.approx(90)  # two ranks of 45 s
+    assert lines["absent"] == pytest.approx(90)
+
+
+spans = st.tuples(st.floats(2, 99), st.floats(0.01, 20), st.integers(0, 1000))
+
+
+@given(st.lists(spans, min_size=1, max_size=20), st.floats(0, 50))
+def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], cut: float) -> None:
+    at, events = 2.0, []
+    for _, length, images in drawn:
+        events.append(interval(0, at, at + length, images, busy=length / 2))
+        at += length
+    kept = books(
+        [
+            *one_trial(*events)[0:0],
+            started(duration=at + 1, warmup=min(cut, at)),
+            *one_trial(*events)[1:],
+            ended(at + 1),
+        ]
+    )
+    inside = window(kept)
+
+    entries = ledger(kept, inside)
+    found = score(kept)
+
+    assert math.isclose(sum(line.seconds for line in entries.lines), entries.whole_seconds, rel_tol=1e-9)
+    assert found.flops_per_second is not None
+    total = sum(images for _, _, images in drawn) * 300
+    assert found.flops_per_second * inside.seconds <= total * (1 + 1e-12)
+    assert curve(kept)[-1].cumulative_flops_per_second == pytest.approx(total / (at + 1), rel=1e-9)

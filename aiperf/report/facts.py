@@ -1,0 +1,277 @@
+"""Everything that a report shows, as values: no text, no picture, no arithmetic left to do.
+
+`gather.gather` computes a Report; the renderers only format it. report.json is this Report, field by field. Times are
+seconds since the run began unless a name says otherwise; shares are parts of one; None is "not measured".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aiperf.ledger import Ledger
+from aiperf.report.ranking import Breach
+from aiperf.score import CurvePoint, Score
+from aiperf.system.telemetry import Doubt, Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What was decided before the run began, and how it ended."""
+
+    name: str
+    started_unix: float
+    seed: int
+    config_hash: str
+    config: dict[str, Any]
+    dataset: dict[str, Any]
+    duration_seconds: float
+    warmup_seconds: float
+    is_simulated: bool
+    end: float
+    """Where the run ended, or where its journal ends so far."""
+    end_reason: str | None
+    """RunEnded's; None: the journal has no end, the run is going on or its driver was killed."""
+    resumes: int
+    down_seconds: float
+    """Wall time between a driver's end and the next one's beginning, over all resumes."""
+    events: int
+    versions: dict[str, str]
+    """Those of the last driver."""
+    versions_changed: tuple[str, ...]
+    """Names whose version a resumed driver found changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFacts:
+    """One trial, from its proposal to its end."""
+
+    number: int
+    round: int
+    searcher: str
+    parent: int | None
+    """None: the starting graph with fresh weights."""
+    morphs: tuple[dict[str, Any], ...]
+    generation: int
+    """Proposals from the starting graph to here, this one included."""
+    batch_size: int
+    kernel_size: int | None
+    worker: int | None
+    attempts: int
+    started: float | None
+    ended: float | None
+    epochs: int
+    """Epochs finished."""
+    accuracy: float | None
+    """Best measured validation accuracy."""
+    told_accuracy: float | None
+    validation_loss: float | None
+    """Of the last epoch."""
+    outcome: str
+    """'epochs', 'early stop', 'failed', 'lost', 'training', 'waiting'."""
+    reason: str | None
+    """Why it failed or was last lost."""
+    precision: str | None
+    forward_flops: int
+    backward_flops: int
+    parameters: int
+    training_images: int
+    """Images really processed, those of lost attempts included."""
+    seconds: float
+    """Time that progress was reported for."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """One worker."""
+
+    number: int
+    host: str
+    ranks: int
+    device: str
+    device_memory_bytes: int
+    collective: str
+    joined: float
+    lost: float | None
+    lost_reason: str | None
+    trials: int
+    """Trials and attempts that it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFacts:
+    """Hosts that describe themselves alike, as one row."""
+
+    hosts: int
+    example: str
+    """The first such host's name."""
+    workers: int
+    accelerators: int
+    """Ranks of those workers; on a machine without accelerators, processes."""
+    device: str
+    device_memory_bytes: int
+    collective: str
+    machine: dict[str, Any]
+    """The system description, without what differs between hosts alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPoint:
+    """The validation error measured at the end of one epoch."""
+
+    at: float
+    trial: int
+    error: float
+    """1 − accuracy of that epoch."""
+    best: float
+    """The best so far, with this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a worker did without a break: one bar of the Gantt chart."""
+
+    row: int
+    start: float
+    end: float
+    kind: str
+    """'prepare', 'train' or 'validate'."""
+    trial: int
+    is_odd: bool
+    """Turns from trial to trial of a row, so that neighbours can be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """Workers over time: bars for the first workers, and a grid of busy shares when there are more."""
+
+    workers: tuple[int, ...]
+    """Worker number of each row of bars."""
+    hosts: tuple[str, ...]
+    present: tuple[tuple[float, float], ...]
+    """Of each row: when the worker joined, and was lost or the run ended."""
+    bars: tuple[Bar, ...]
+    merged_gap_seconds: float
+    """Bars of the same kind and trial that lie closer together than this are drawn as one."""
+    all_workers: int
+    grid: tuple[tuple[float | None, ...], ...]
+    """[row][column]: the share of accelerator time in which a group of workers was busy; None while none was there.
+    Empty when every worker has its bars."""
+    grid_rows: tuple[tuple[int, int], ...]
+    """First and last worker number of each row of the grid."""
+    end: float
+    """Time at the right edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """One trial in the tree of architectures, laid out."""
+
+    trial: int | None
+    """None: the starting graph."""
+    parent: int | None
+    """Index of the parent among the nodes; None for the starting graph."""
+    generation: int
+    row: float
+    accuracy: float | None
+    is_best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The tree of architectures, or its best part."""
+
+    nodes: tuple[TreeNode, ...]
+    """The starting graph first, parents before children."""
+    trials: int
+    """Trials of the run; above those shown, the best and their ancestors are."""
+    shown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """The best architecture, rebuilt from its lineage."""
+
+    trial: int
+    morphs: tuple[dict[str, Any], ...]
+    """All of its lineage, from the starting graph on."""
+    graph: dict[str, Any] | None
+    """In the format of docs/graph-format.md; None where it could not be rebuilt."""
+    why_not: str | None
+    """Why it could not be rebuilt."""
+    added: tuple[str, ...]
+    """Names of its nodes that the starting graph has not, or has with other numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """How the search went."""
+
+    requested: int
+    made: int
+    rejected: int
+    median_seconds: float | None
+    largest_seconds: float | None
+    pruned: int
+    """Points that tuning tried and that lay over the budget."""
+    batch_reductions: int
+    """Times a trial went on with a smaller batch after running out of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """Model FLOPS utilisation by tensor count: convolutions and matrix products alone, inside the valid window.
+
+    Work that a loss made worthless counts here, since the accelerator did it.
+    """
+
+    tensor_flops: float
+    """Operations in the window."""
+    busy_seconds: float
+    """Accelerator-seconds busy in the window."""
+    accelerator_seconds: float
+    """Accelerator-seconds there were in the window."""
+    peak_flops: float | None
+    """Dense peak of one accelerator at the precision used; None: unknown, or not the same for all."""
+    peak_source: str | None
+    mfu: float | None
+    """tensor_flops / (accelerator_seconds · peak)."""
+    mfu_busy: float | None
+    """tensor_flops / (busy_seconds · peak): while it was stepping."""
+    gap_median_seconds: float | None
+    """Between two trials of one worker: end of the one's progress to the beginning of the next one's."""
+    gap_p95_seconds: float | None
+    communication_share: float | None
+    """Of the busy time: exchange of gradients that the backward pass did not hide."""
+    input_share: float | None
+    """Of the accelerator time: waiting for images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of it."""
+
+    run: RunFacts
+    score: Score
+    breaches: tuple[Breach, ...]
+    """What keeps the run out of the ranking."""
+    doubts: tuple[Doubt, ...]
+    """Those of the score and those of the telemetry, gravest first."""
+    curve: tuple[CurvePoint, ...]
+    errors: tuple[ErrorPoint, ...]
+    """Thinned by `gather.thinned`: every improvement, and evenly spaced others."""
+    error_points: int
+    """Before thinning."""
+    ledger: Ledger
+    utilisation: Utilisation
+    proposals: Proposals
+    trials: tuple[TrialFacts, ...]
+    best: int | None
+    """The trial with the best measured accuracy."""
+    workers: tuple[WorkerFacts, ...]
+    systems: tuple[SystemFacts, ...]
+    gantt: Gantt
+    tree: Tree
+    architecture: Architecture | None
+    telemetry: Telemetry | None
+    """None: not measured, or nothing was recorded in the window."""

@@ -1,0 +1,210 @@
+"""The fold over a run's events that collects what the report shows beside the score: trials, workers, progress, errors.
+
+One pass, a bounded amount of work an event. The intervals of work themselves are in the books (`aiperf.books`), which are
+kept in the same pass.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from aiperf.books import Books
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    EpochFinished,
+    Progress,
+    ProposalRequested,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TrialFailed,
+    TrialFinished,
+    TrialLost,
+    TrialPrepared,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+)
+
+
+@dataclass(slots=True)
+class OpenTrial:
+    """A trial while the journal is being read."""
+
+    proposal: TrialProposed
+    round: int
+    generation: int
+    worker: int | None = None
+    attempts: int = 0
+    batch_size: int = 0
+    started: float | None = None
+    ended: float | None = None
+    epochs: int = 0
+    accuracy: float | None = None
+    told_accuracy: float | None = None
+    validation_loss: float | None = None
+    outcome: str = "waiting"
+    reason: str | None = None
+    precision: str | None = None
+    training_images: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class OpenWorker:
+    """A worker while the journal is being read."""
+
+    joined: WorkerJoined
+    lost: float | None = None
+    lost_reason: str | None = None
+    trials: int = 0
+    last_end: float | None = None
+    """Where the last attempt's progress ended; None before the first."""
+    in_gap: bool = False
+    """A new trial was started, and has made no progress yet."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """All that was read."""
+
+    started: RunStarted
+    events: int = 1
+    resumes: list[RunResumed] = field(default_factory=list)
+    trials: dict[int, OpenTrial] = field(default_factory=dict)
+    workers: dict[int, OpenWorker] = field(default_factory=dict)
+    books: Books = field(default_factory=Books)
+    gaps: array[float] = field(default_factory=lambda: array("d"))
+    error_at: array[float] = field(default_factory=lambda: array("d"))
+    error_trial: array[int] = field(default_factory=lambda: array("l"))
+    error: array[float] = field(default_factory=lambda: array("d"))
+    best: int | None = None
+    requested: int = 0
+    rejected: int = 0
+    batch_reductions: int = 0
+    rounds_asked: dict[int, int] = field(default_factory=dict)
+    """Round of each proposal that is asked for and not made yet."""
+    versions_changed: dict[str, None] = field(default_factory=dict)
+
+
+def collect(events: Iterable[AnyEvent]) -> Collected:
+    """Reads all events once. The first is RunStarted, as the journal guarantees."""
+    rest = iter(events)
+    started = next(rest)
+    assert isinstance(started, RunStarted), "a journal begins with RunStarted"
+    run = Collected(started)
+    keep = run.books.take
+    keep(started)
+    for event in rest:
+        keep(event)
+        run.events += 1
+        # Progress is nine lines of ten in a long run: it is asked for first.
+        if type(event) is Progress:
+            _progress(run, event)
+        else:
+            _rare(run, event)
+    return run
+
+
+def _progress(run: Collected, event: Progress) -> None:
+    trial = run.trials[event.trial]
+    trial.training_images += event.training_images
+    trial.seconds += event.end - event.start
+    worker = run.workers[event.worker]
+    if worker.in_gap:
+        worker.in_gap = False
+        if worker.last_end is not None:
+            run.gaps.append(max(0.0, event.start - worker.last_end))
+    worker.last_end = event.end
+
+
+def _rare(run: Collected, event: AnyEvent) -> None:
+    match event:
+        case Progress():
+            _progress(run, event)
+        case EpochFinished():
+            _epoch(run, event)
+        case RunStarted():
+            raise AssertionError("a journal begins once")
+        case RunResumed():
+            _resumed(run, event)
+        case WorkerJoined():
+            run.workers[event.worker] = OpenWorker(event)
+        case WorkerLost():
+            worker = run.workers[event.worker]
+            worker.lost, worker.lost_reason = event.at, event.reason
+        case ProposalRequested():
+            run.requested += 1
+            run.rounds_asked[event.number] = event.round
+        case TrialProposed():
+            parent = None if event.parent is None else run.trials.get(event.parent)
+            generation = 1 if parent is None else parent.generation + 1
+            round_ = run.rounds_asked.pop(event.number, 1)
+            run.trials[event.number] = OpenTrial(event, round_, generation, batch_size=event.batch_size)
+        case TrialRejected():
+            run.rejected += 1
+            run.rounds_asked.pop(event.number, None)
+        case TrialStarted():
+            trial, worker = run.trials[event.trial], run.workers[event.worker]
+            trial.worker, trial.attempts, trial.batch_size = event.worker, event.attempt, event.batch_size
+            trial.started = event.at if trial.started is None else trial.started
+            trial.outcome, trial.ended = "training", None
+            worker.trials += 1
+            worker.in_gap = True
+        case TrialPrepared():
+            run.trials[event.trial].precision = event.precision
+        case BatchReduced():
+            run.batch_reductions += 1
+            run.trials[event.trial].batch_size = event.to_batch_size
+        case TrialFinished():
+            trial = run.trials[event.trial]
+            trial.ended, trial.outcome = event.at, event.reason
+            trial.told_accuracy = event.told_accuracy
+        case TrialLost():
+            trial = run.trials[event.trial]
+            trial.ended, trial.outcome, trial.reason = event.at, "lost", event.reason
+        case TrialFailed():
+            trial = run.trials[event.trial]
+            trial.ended, trial.outcome, trial.reason = event.at, "failed", event.reason
+        case RunEnded() | CeilingMeasured() | CheckpointDropped():
+            pass  # the books have an eye on the end
+        case _:
+            assert_never(event)
+
+
+def _epoch(run: Collected, event: EpochFinished) -> None:
+    trial = run.trials[event.trial]
+    # An epoch that a loss made worthless is done again: the later one stands, and is no second epoch.
+    trial.epochs = max(trial.epochs, event.epoch)
+    trial.validation_loss = event.validation_loss
+    if trial.accuracy is None or event.accuracy > trial.accuracy:
+        trial.accuracy = event.accuracy
+        best = None if run.best is None else run.trials[run.best].accuracy
+        if best is None or event.accuracy > best:
+            run.best = event.trial
+    run.error_at.append(event.at)
+    run.error_trial.append(event.trial)
+    run.error.append(1.0 - event.accuracy)
+
+
+def _resumed(run: Collected, event: RunResumed) -> None:
+    former: dict[str, Any] = run.resumes[-1].versions if run.resumes else run.started.versions
+    for name in sorted({*former, *event.versions}):
+        if former.get(name) != event.versions.get(name):
+            run.versions_changed[name] = None
+    run.resumes.append(event)
+    # As in the books: the killed driver's workers went with it, and their time ended with the last line before.
+    for worker in run.workers.values():
+        if worker.lost is None:
+            worker.lost, worker.lost_reason = event.at - event.down_seconds, "the driver ended"
+    for trial in run.trials.values():
+        if trial.outcome == "training":
+            trial.ended, trial.outcome, trial.reason = event.at - event.down_seconds, "lost", "the driver ended"

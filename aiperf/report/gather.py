@@ -1,0 +1,246 @@
+"""From a run's events to its Report: one pass over the journal, then sums over columns.
+
+All arithmetic of a report is here and in the modules this one calls; what comes out only has to be formatted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+from aiperf.events import AnyEvent
+from aiperf.ledger import ledger
+from aiperf.report.architecture import best_architecture, ranked_fingerprint, start_fingerprint
+from aiperf.report.facts import (
+    ErrorPoint,
+    Proposals,
+    Report,
+    RunFacts,
+    SystemFacts,
+    TrialFacts,
+    WorkerFacts,
+)
+from aiperf.report.family import tree
+from aiperf.report.fold import Collected, OpenTrial, collect
+from aiperf.report.ranking import Breach, Candidate, breaches
+from aiperf.report.timeline import gantt
+from aiperf.report.utilisation import utilisation
+from aiperf.score import Score, curve, score, window
+from aiperf.system.telemetry import Doubt, Limits, Telemetry, doubts
+
+CURVE_POINTS = 240
+ERROR_POINTS = 1500
+"""Epochs shown in the plot of the error, beside every improvement."""
+
+TelemetrySource = Callable[[tuple[float, float]], Telemetry | None]
+"""Sums telemetry up over a window, in seconds since the run began; None where nothing was recorded."""
+
+
+def unmeasured(_: tuple[float, float]) -> None:
+    """The telemetry of a run that recorded none."""
+
+
+def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) -> Report:
+    """The Report of a journal's events, read once and in order."""
+    run = collect(events)
+    books = run.books
+    result = score(books)
+    inside = window(books)
+    end = books.at if books.ended is None else books.ended.at
+    measured = telemetry((inside.start, inside.end)) if inside.seconds > 0 else None
+    used = utilisation(run, inside)
+    architecture = best_architecture(run)
+    return Report(
+        run=_run(run, end),
+        score=result,
+        breaches=_breaches(run, end, result, used.mfu_busy),
+        doubts=_doubts(result, measured),
+        curve=curve(books, CURVE_POINTS),
+        errors=thinned(_errors(run), ERROR_POINTS),
+        error_points=len(run.error),
+        ledger=ledger(books, inside),
+        utilisation=used,
+        proposals=_proposals(run),
+        trials=tuple(_trial(number, trial) for number, trial in run.trials.items()),
+        best=run.best,
+        workers=_workers(run),
+        systems=_systems(run),
+        gantt=gantt(books, run.workers, end),
+        tree=tree(run.trials, run.best),
+        architecture=architecture,
+        telemetry=measured,
+    )
+
+
+def _run(run: Collected, end: float) -> RunFacts:
+    started, ended = run.started, run.books.ended
+    return RunFacts(
+        name=started.run,
+        started_unix=started.started_unix,
+        seed=started.seed,
+        config_hash=started.config_hash,
+        config=started.config,
+        dataset=started.dataset,
+        duration_seconds=started.duration_seconds,
+        warmup_seconds=started.warmup_seconds,
+        is_simulated=started.simulated,
+        end=end,
+        end_reason=None if ended is None else ended.reason,
+        resumes=len(run.resumes),
+        down_seconds=run.books.down_seconds,
+        events=run.events,
+        versions=run.resumes[-1].versions if run.resumes else started.versions,
+        versions_changed=tuple(run.versions_changed),
+    )
+
+
+def _trial(number: int, trial: OpenTrial) -> TrialFacts:
+    proposal = trial.proposal
+    return TrialFacts(
+        number=number,
+        round=trial.round,
+        searcher=proposal.searcher,
+        parent=proposal.parent,
+        morphs=tuple(proposal.morphs),
+        generation=trial.generation,
+        batch_size=trial.batch_size,
+        kernel_size=proposal.kernel_size,
+        worker=trial.worker,
+        attempts=trial.attempts,
+        started=trial.started,
+        ended=trial.ended,
+        epochs=trial.epochs,
+        accuracy=trial.accuracy,
+        told_accuracy=trial.told_accuracy,
+        validation_loss=trial.validation_loss,
+        outcome=trial.outcome,
+        reason=trial.reason,
+        precision=trial.precision,
+        forward_flops=proposal.forward_flops,
+        backward_flops=proposal.backward_flops,
+        parameters=proposal.parameters,
+        training_images=trial.training_images,
+        seconds=trial.seconds,
+    )
+
+
+def _errors(run: Collected) -> list[ErrorPoint]:
+    points: list[ErrorPoint] = []
+    best = 1.0
+    least = 1.0 / (2 * int(run.started.dataset["validation_images"]))
+    for at, trial, error in zip(run.error_at, run.error_trial, run.error, strict=True):
+        error = max(error, least)
+        best = min(best, error)
+        points.append(ErrorPoint(at, trial, error, best))
+    return points
+
+
+def thinned(points: Sequence[ErrorPoint], most: int) -> tuple[ErrorPoint, ...]:
+    """Every improvement, the first and the last point, and of the others every k-th so that about `most` remain."""
+    step = -(-len(points) // most) if points else 1
+    kept: list[ErrorPoint] = []
+    best_before = float("inf")
+    for index, point in enumerate(points):
+        if point.best < best_before or index % step == 0 or index == len(points) - 1:
+            kept.append(point)
+        best_before = point.best
+    return tuple(kept)
+
+
+def _proposals(run: Collected) -> Proposals:
+    seconds = [trial.proposal.seconds for trial in run.trials.values()]
+    return Proposals(
+        requested=run.requested,
+        made=len(run.trials),
+        rejected=run.rejected,
+        median_seconds=statistics.median(seconds) if seconds else None,
+        largest_seconds=max(seconds, default=None),
+        pruned=sum(len(trial.proposal.pruned) for trial in run.trials.values()),
+        batch_reductions=run.batch_reductions,
+    )
+
+
+def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
+    return tuple(
+        WorkerFacts(
+            number=number,
+            host=worker.joined.host,
+            ranks=worker.joined.ranks,
+            device=worker.joined.device,
+            device_memory_bytes=worker.joined.device_memory_bytes,
+            collective=worker.joined.collective,
+            joined=worker.joined.at,
+            lost=worker.lost,
+            lost_reason=worker.lost_reason,
+            trials=worker.trials,
+        )
+        for number, worker in sorted(run.workers.items())
+    )
+
+
+_OF_ONE_HOST = frozenset({"host", "scheduler", "accelerators"})
+"""Parts of a system description that differ between hosts that are alike (accelerators carry serial numbers)."""
+
+
+def _systems(run: Collected) -> tuple[SystemFacts, ...]:
+    """Hosts with the same description, device and collective under one row, most workers first."""
+    rows: dict[tuple[str, ...], tuple[SystemFacts, set[str]]] = {}
+    for _, worker in sorted(run.workers.items()):
+        joined = worker.joined
+        machine = {name: value for name, value in joined.machine.items() if name not in _OF_ONE_HOST}
+        key = (joined.device, str(joined.device_memory_bytes), joined.collective, repr(machine))
+        if key not in rows:
+            rows[key] = (
+                SystemFacts(
+                    hosts=0,
+                    example=joined.host,
+                    workers=0,
+                    accelerators=0,
+                    device=joined.device,
+                    device_memory_bytes=joined.device_memory_bytes,
+                    collective=joined.collective,
+                    machine=machine,
+                ),
+                set(),
+            )
+        facts, hosts = rows[key]
+        hosts.add(joined.host)
+        rows[key] = (
+            dataclasses.replace(
+                facts, hosts=len(hosts), workers=facts.workers + 1, accelerators=facts.accelerators + joined.ranks
+            ),
+            hosts,
+        )
+    return tuple(sorted((facts for facts, _ in rows.values()), key=lambda facts: (-facts.workers, facts.example)))
+
+
+def _doubts(result: Score, measured: Telemetry | None) -> tuple[Doubt, ...]:
+    found = [Doubt(text, "doubt") for text in result.doubts]
+    if measured is not None:
+        found += doubts(measured, Limits())
+    order = ("grave", "doubt", "note")
+    return tuple(sorted(found, key=lambda doubt: order.index(doubt.severity)))
+
+
+def _breaches(run: Collected, end: float, result: Score, mfu: float | None) -> tuple[Breach, ...]:
+    ended = run.books.ended
+    late = [trial for trial in run.trials.values() if trial.round > 3]
+    return breaches(
+        Candidate(
+            is_simulated=run.started.simulated,
+            is_full_imagenet=bool(run.started.dataset.get("is_full_imagenet")),
+            dataset=str(run.started.dataset.get("name", "unknown")),
+            start_fingerprint=start_fingerprint(run.started.start_graph),
+            ranked_fingerprint=ranked_fingerprint(),
+            searchers=frozenset(trial.proposal.searcher for trial in run.trials.values()),
+            is_tuned=not late or any(trial.proposal.kernel_size is not None for trial in late),
+            duration_seconds=run.started.duration_seconds,
+            warmup_seconds=run.started.warmup_seconds,
+            end=end,
+            end_reason=None if ended is None else ended.reason,
+            precisions=frozenset(preparation.precision for preparation in run.books.preparations),
+            error=result.error,
+            largest_mfu=mfu,
+        )
+    )

@@ -1,0 +1,243 @@
+"""The report as one HTML file that needs nothing else: no network, no font, no script to be read.
+
+Formats what `facts`, `tables` and the figures hold; no arithmetic. Everything that came out of a journal is escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+
+from aiperf import units
+from aiperf.report import palette, tables, words
+from aiperf.report.facts import Report
+from aiperf.report.picture import Picture, inline
+from aiperf.report.tables import Cell, Column, Table
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""The page forbids itself to load anything."""
+
+SECTIONS = (
+    ("score", "Score"),
+    ("error", "Error"),
+    ("time", "Time"),
+    ("workers", "Workers"),
+    ("operations", "Operations"),
+    ("tree", "Tree"),
+    ("architecture", "Best architecture"),
+    ("trials", "Trials"),
+    ("system", "System"),
+    ("configuration", "Configuration"),
+)
+
+
+def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> str:
+    """The whole file. `pictures` are named as in SECTIONS; `architecture` is the best one, drawn."""
+    by_name = {picture.name: picture for picture in pictures}
+    resources = files("aiperf.report")
+    style, script = resources.joinpath("page.css").read_text("utf-8"), resources.joinpath("page.js").read_text("utf-8")
+    telemetry = tables.telemetry(report)
+    sections = [
+        _section("score", "Score over time", [_figure(by_name["score"]), _table(tables.result(report))]),
+        _section("error", "Error over time", [_figure(by_name["error"])]),
+        _section("time", "Where the time went", [_table(tables.time_lost(report))]),
+        _section("workers", "Workers over time", [_figure(by_name["workers"]), _devices(telemetry)]),
+        _section("operations", "Accuracy against operations", [_figure(by_name["operations"])]),
+        _section("tree", "Tree of architectures", [_figure(by_name["tree"])]),
+        _section("architecture", "Best architecture", [_architecture(report, architecture)]),
+        _section("trials", "Trials", [_trials(report)]),
+        _section("system", "System", [_beside([*tables.systems(report), tables.versions(report)])]),
+        _section("configuration", "Run and configuration", [_table(tables.run(report)), _configuration(report)]),
+    ]
+    title = f"{report.run.name}: {words.score_title(report.run)} {words.score(report)}"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{escape(title)}</title>",
+            f"<style>\n:root {{ color-scheme: light dark; {palette.as_css(dark=False)} }}",
+            f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {palette.as_css(dark=True)} }} }}",
+            f"{style}</style>",
+            "</head>",
+            "<body>",
+            '<a class="skip" href="#main">To the figures</a>',
+            _header(report),
+            _navigation(),
+            '<main id="main">',
+            *sections,
+            "</main>",
+            "<footer><p>Computed from the run’s journal alone; every figure is in report.json. "
+            "How to read it: docs/report.md.</p></footer>",
+            f"<script>\n{script}</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _header(report: Report) -> str:
+    run, score = report.run, report.score
+    dataset = escape(str(run.dataset.get("name", "unknown data set")))
+    workers = len(report.workers)
+    about = (
+        f"{dataset} · {units.count(workers)} worker{'' if workers == 1 else 's'} · {words.when(run)} · {words.end(run)}"
+    )
+    interval = words.score_interval(report)
+    missing = ' class="none"' if score.flops_per_second is None else ""
+    others = [
+        ("regulated score", words.regulated(report), "−ln(error) × score"),
+        ("error", words.error(report), "best top-1, validation"),
+        ("busy share", words.share(score.busy_share), "of accelerator time"),
+        ("MFU", words.share(report.utilisation.mfu), "of the dense peak" if report.utilisation.mfu is not None else ""),
+        ("trials finished", units.count(score.trials_finished), f"highest round {score.rounds}"),
+        (
+            "valid window",
+            units.duration(score.window_seconds),
+            f"after {units.duration(run.warmup_seconds)} of warm-up",
+        ),
+    ]
+    return "\n".join(
+        [
+            "<header>",
+            '<p class="kind">AIPerf · run report</p>',
+            f"<h1>{escape(run.name)}</h1>",
+            f'<p class="about">{about}</p>',
+            '<div class="figures">',
+            f'<dl class="headline"><div><dt>{words.score_title(run)}</dt><dd{missing}>{words.score(report)}'
+            f"<small>{interval or 'no interval'}</small></dd></div></dl>",
+            '<dl class="others">',
+            *(f"<div><dt>{name}</dt><dd>{value}<small>{meaning}</small></dd></div>" for name, value, meaning in others),
+            "</dl>",
+            "</div>",
+            f'<div class="notes">{_standing(report)}{_doubts(report)}</div>',
+            "</header>",
+        ]
+    )
+
+
+def _standing(report: Report) -> str:
+    kind = "simulated" if report.run.is_simulated else "outside" if report.breaches else "clear"
+    title, _, rest = words.standing(report).partition(":")
+    listed = "".join(f"<li>{escape(breach.rule)}; found: {escape(breach.found)}</li>" for breach in report.breaches)
+    return _note(kind, title, f"<p>{escape(rest.strip()).capitalize()}</p>" if rest else "", listed)
+
+
+def _doubts(report: Report) -> str:
+    if not report.doubts:
+        return _note("clear", "No doubts", "<p>Neither the journal nor the telemetry gives cause for any.</p>", "")
+    graves = any(doubt.severity == "grave" for doubt in report.doubts)
+    listed = "".join(
+        f'<li><span class="severity">{doubt.severity}:</span> {escape(doubt.text)}</li>' for doubt in report.doubts
+    )
+    return _note("grave" if graves else "doubtful", "Doubts beside these figures", "", listed)
+
+
+def _note(kind: str, title: str, text: str, items: str) -> str:
+    listed = f"<ul>{items}</ul>" if items else ""
+    return f'<div class="note {kind}"><h2>{escape(title)}</h2>{text}{listed}</div>'
+
+
+def _navigation() -> str:
+    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in SECTIONS)
+    return f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
+
+
+def _section(name: str, title: str, parts: Iterable[str]) -> str:
+    return "\n".join(
+        [
+            f'<section id="{name}" aria-labelledby="{name}-title">',
+            f'<h2 id="{name}-title">{title}</h2>',
+            *parts,
+            "</section>",
+        ]
+    )
+
+
+def _figure(picture: Picture) -> str:
+    if picture.svg is None:
+        return f'<p class="empty">{escape(picture.empty)}</p>'
+    drawing = inline(picture.svg, picture.name, escape(picture.described, quote=True))
+    return (
+        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title, quote=True)}">{drawing}</div>'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+    )
+
+
+def _architecture(report: Report, picture: Picture) -> str:
+    best = report.architecture
+    if best is None or picture.svg is None:
+        return f'<p class="empty">{escape(picture.empty)}</p>'
+    steps = "".join(f"<li>{escape(words.morph(morph))}</li>" for morph in best.morphs)
+    lineage = f'<ol class="lineage">{steps}</ol>' if steps else "<p>The starting graph itself.</p>"
+    # An image of its own: the drawing brings its own style sheet, which must not reach the page's.
+    encoded = base64.b64encode(picture.svg.encode()).decode()
+    return (
+        f"{lineage}<figure class='architecture'>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="Best architecture">'
+        f'<img src="data:image/svg+xml;base64,{encoded}" alt="{escape(picture.described, quote=True)}"></div>'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+    )
+
+
+def _trials(report: Report) -> str:
+    return _table(tables.trials(report)) if report.trials else '<p class="empty">No trial has been proposed yet.</p>'
+
+
+def _devices(telemetry: Table | None) -> str:
+    if telemetry is None:
+        return '<p class="empty">Utilisation, power and temperature of the devices: not measured.</p>'
+    return _table(telemetry)
+
+
+def _beside(shown: Iterable[Table]) -> str:
+    return f'<div class="beside">{"".join(_table(table) for table in shown)}</div>'
+
+
+def _configuration(report: Report) -> str:
+    table = tables.configuration(report)
+    return f"<details><summary>Configuration, {len(table.rows)} options</summary>{_table(table)}</details>"
+
+
+def _table(table: Table) -> str:
+    sortable = " data-sortable" if table.is_sortable else ""
+    pairs = ' class="pairs"' if len(table.columns) == 2 else ""
+    heads = "".join(_head(column) for column in table.columns)
+    rows = "".join(_row(table.columns, row) for row in table.rows)
+    footnote = f'<p class="footnote">{escape(table.footnote)}</p>' if table.footnote else ""
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.caption, quote=True)}">'
+        f'<table id="table-{table.name}"{pairs}{sortable}><caption>{escape(table.caption)}</caption>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{footnote}"
+    )
+
+
+def _head(column: Column) -> str:
+    number = ' class="number"' if column.is_number else ""
+    explained = f' title="{escape(column.explained, quote=True)}"' if column.explained else ""
+    return f'<th scope="col"{number}{explained}>{escape(column.name)}</th>'
+
+
+def _row(columns: Sequence[Column], cells: Sequence[Cell]) -> str:
+    parts = []
+    for index, (column, cell) in enumerate(zip(columns, cells, strict=True)):
+        classes = [
+            *(["number"] if column.is_number else []),
+            *(["bar"] if cell.bar is not None else []),
+            *(["wide"] if len(cell.text) > 28 and not column.is_number else []),
+        ]
+        attributes = f' class="{" ".join(classes)}"' if classes else ""
+        attributes += f' style="--part: {cell.bar:.4f}"' if cell.bar is not None else ""
+        attributes += f' data-key="{cell.key!r}"' if cell.key is not None else ""
+        tag = "th" if index == 0 else "td"
+        scope = ' scope="row"' if index == 0 else ""
+        parts.append(f"<{tag}{scope}{attributes}>{escape(cell.text)}</{tag}>")
+    return f"<tr>{''.join(parts)}</tr>"

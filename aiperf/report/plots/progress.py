@@ -1,0 +1,199 @@
+"""How a run went on: its score, its regulated score and its error over time."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
+
+from aiperf.report.facts import Report
+from aiperf.report.palette import BLUE, BLUE_PALE, LINE, MUTED, SHADE, SKY, VERMILION
+from aiperf.report.picture import Picture, drawn, legend_above, on_time_axis
+from aiperf.report.ranking import LARGEST_ERROR
+from aiperf.units import count, duration, flops_per_second, scale
+from aiperf.units import error as as_error
+
+
+def _shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, labelled: bool = True) -> None:
+    if warmup <= 0:
+        return
+    edge = min(warmup, end)
+    axes.axvspan(0, edge / divisor, color=SHADE.light, zorder=0, linewidth=0)
+    axes.axvline(edge / divisor, color=LINE.light, linewidth=0.8, zorder=0.5)
+    if labelled:
+        axes.annotate(
+            "warm-up",
+            (0, 1),
+            xycoords="axes fraction",
+            xytext=(4, -4),
+            textcoords="offset points",
+            va="top",
+            color=MUTED.light,
+            fontsize=8.5,
+        )
+
+
+def score_over_time(report: Report) -> Picture:
+    """Score and regulated score, with the warm-up shaded and the 95 % interval."""
+    name, title = "score", "Score over time"
+    if not report.curve:
+        return Picture(name, title, "", "", None, None, "No work has been reported yet.")
+    run, score, curve = report.run, report.score, report.curve
+    at = np.array([point.at for point in curve])
+    momentary = np.array([point.momentary_flops_per_second for point in curve])
+    cumulative = np.array([point.cumulative_flops_per_second for point in curve])
+    in_window = [(point.at, point.flops_per_second) for point in curve if point.flops_per_second is not None]
+    regulated = [
+        (point.at, point.regulated_flops_per_second) for point in curve if point.regulated_flops_per_second is not None
+    ]
+    # Work done in a moment's burst may stand far above the rest; the scale is the scores'.
+    ceiling = max([*cumulative.tolist(), *(value for _, value in in_window), float(np.percentile(momentary, 98))])
+
+    def draw(figure: Figure) -> None:
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+        divisor = on_time_axis(lower, run.end)
+        unit, unit_name = scale(ceiling, "FLOPS")
+        upper.set_title("Score")
+        upper.set_ylabel(unit_name)
+        _shade_warmup(upper, run.warmup_seconds, run.end, divisor)
+        upper.step(at / divisor, momentary / unit, where="pre", color=SKY.light, linewidth=1.1, zorder=1.5)
+        upper.plot(at / divisor, cumulative / unit, color=MUTED.light, linewidth=1.3, linestyle=(0, (4, 2)))
+        handles: list[Line2D | Patch] = [
+            Line2D([], [], color=SKY.light, label="momentary"),
+            Line2D([], [], color=MUTED.light, linestyle=(0, (4, 2)), label="cumulative from zero"),
+        ]
+        if in_window:
+            upper.plot(*_curve(in_window, divisor, unit), color=BLUE.light, linewidth=2.2, zorder=3)
+            handles.append(Line2D([], [], color=BLUE.light, label="score: in the window so far"))
+        if score.flops_per_second_interval is not None:
+            low, high = score.flops_per_second_interval
+            upper.fill_between(
+                [run.warmup_seconds / divisor, run.end / divisor],
+                low / unit,
+                high / unit,
+                color=BLUE.light,
+                alpha=0.18,
+                linewidth=0,
+                zorder=2,
+            )
+            handles.append(Patch(color=BLUE.light, alpha=0.18, label="95 % interval at the end"))
+        upper.set_ylim(0, (1.08 * ceiling / unit) or 1)
+        legend_above(upper, handles)
+        lower.set_title("Regulated score: −ln(error) × score")
+        _shade_warmup(lower, run.warmup_seconds, run.end, divisor, labelled=False)
+        if regulated:
+            unit, unit_name = scale(max(value for _, value in regulated), "FLOPS")
+            lower.plot(*_curve(regulated, divisor, unit), color=VERMILION.light)
+            lower.set_ylim(0, (1.1 * max(value for _, value in regulated) / unit) or 1)
+            lower.set_ylabel(unit_name)
+        else:
+            lower.set_yticks([])
+            lower.annotate(
+                "not defined: no evaluation inside a valid window",
+                (0.5, 0.5),
+                xycoords="axes fraction",
+                ha="center",
+                va="center",
+                color=MUTED.light,
+            )
+
+    svg, png = drawn(draw, name, 4.9)
+    figure_of = "no valid window" if score.flops_per_second is None else flops_per_second(score.flops_per_second)
+    caption = (
+        f"Counted work, drawn at {len(curve)} evenly spaced moments. The score counts from the end of the warm-up "
+        f"({duration(run.warmup_seconds)}); momentary is the work between two of these moments. The interval is a "
+        "block bootstrap over the valid window."
+    )
+    return Picture(
+        name, title, caption, f"Line chart of the score over {duration(run.end)}; at the end {figure_of}.", svg, png
+    )
+
+
+def _curve(points: list[tuple[float, float]], divisor: float, unit: float) -> tuple[list[float], list[float]]:
+    return [at / divisor for at, _ in points], [value / unit for _, value in points]
+
+
+ERROR_TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+FINE_ERROR_TICKS = (
+    *(n / 1000 for n in range(1, 10)),
+    *(n / 100 for n in range(1, 10)),
+    *(n / 10 for n in range(1, 11)),
+)
+
+
+def error_over_time(report: Report) -> Picture:
+    """The error of every epoch, and the best so far."""
+    name, title = "error", "Error over time"
+    if not report.errors:
+        return Picture(name, title, "", "", None, None, "No evaluation yet: the error is not defined.")
+    svg, png = drawn(lambda figure: _errors(figure, report), name, 3.5)
+    shown, all_ = len(report.errors), report.error_points
+    rule = (
+        f"{count(shown)} of {count(all_)}: every improvement, and evenly chosen others"
+        if shown < all_
+        else f"all {count(all_)}"
+    )
+    caption = f"One point an evaluated epoch ({rule}). Measured values only, never predicted ones."
+    return Picture(
+        name, title, caption, f"The best measured error falls to {as_error(report.errors[-1].best)}.", svg, png
+    )
+
+
+def _errors(figure: Figure, report: Report) -> None:
+    axes = figure.subplots()
+    run, points = report.run, report.errors
+    best = points[-1].best
+    divisor = on_time_axis(axes, run.end)
+    axes.set_yscale("log")
+    _shade_warmup(axes, run.warmup_seconds, run.end, divisor)
+    at = [point.at / divisor for point in points]
+    axes.plot(at, [point.error for point in points], ".", color=BLUE_PALE.light, markersize=3.5, alpha=0.45, zorder=2)
+    axes.step(
+        [*at, run.end / divisor],
+        [*(point.best for point in points), best],
+        where="post",
+        color=VERMILION.light,
+        linewidth=2.2,
+        zorder=3,
+    )
+    high = min(1.0, max(point.error for point in points) * 1.2)
+    low = min(points[-1].best, LARGEST_ERROR) / 1.35
+    axes.set_ylim(low, high)
+    coarse = [tick for tick in ERROR_TICKS if low <= tick <= high]
+    ticks = coarse if high / low > 6 else [tick for tick in FINE_ERROR_TICKS if low <= tick <= high]
+    axes.set_yticks(ticks, [f"{100 * tick:g} %" for tick in ticks])
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("top-1 error (log)")
+    # Named in the right margin, each on its far side of the other, so that the two never meet.
+    margin = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "annotation_clip": False}
+    if high > LARGEST_ERROR:
+        axes.axhline(LARGEST_ERROR, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
+        axes.annotate(
+            "ranked\n≤ 30 %",
+            (1, LARGEST_ERROR),
+            xytext=(5, 0),
+            va="bottom" if best <= LARGEST_ERROR else "top",
+            color=MUTED.light,
+            fontsize=8.5,
+            **margin,
+        )
+    axes.annotate(
+        f"best\n{as_error(best)}",
+        (1, best),
+        xytext=(5, 0),
+        va="top" if best <= LARGEST_ERROR else "bottom",
+        color=VERMILION.light,
+        fontweight="bold",
+        fontsize=9,
+        **margin,
+    )
+    legend_above(
+        axes,
+        [
+            Line2D([], [], color=BLUE_PALE.light, marker=".", linestyle="", label="one epoch"),
+            Line2D([], [], color=VERMILION.light, label="best so far"),
+        ],
+    )

@@ -1,0 +1,233 @@
+"""What the search found: accuracy against operations, and the tree of architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+from aiperf.report.facts import Report, Tree, TrialFacts
+from aiperf.report.palette import LINE, MUTED, PAPER, VERMILION
+from aiperf.report.picture import Picture, drawn, legend_above
+from aiperf.units import count, operations, scale, share
+
+# Viridis without its ends, which would vanish on dark and on white paper.
+ACCURACY_COLOURS = LinearSegmentedColormap.from_list(
+    "accuracy", ["#44337f", "#31688e", "#21918c", "#35b779", "#90d743", "#e3d325"]
+)
+MOST_TRIALS_DRAWN = 2500
+MOST_TREE_LABELS = 40
+ACCURACY_TICKS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999)
+
+
+def accuracy_against_operations(report: Report) -> Picture:
+    """What each architecture costs, and what it reaches."""
+    name, title = "operations", "Accuracy against operations"
+    measured = [trial for trial in report.trials if trial.accuracy is not None]
+    if not measured:
+        return Picture(name, title, "", "", None, None, "No evaluation yet.")
+    shown = _best_and_others(measured)
+    best = next(trial for trial in measured if trial.number == report.best)
+    svg, png = drawn(lambda figure: _scatter(figure, shown, best), name, 3.9)
+    if len(shown) == len(measured):
+        rule = f"{count(len(measured))}, all of them"
+    else:
+        rule = f"{count(len(shown))} of {count(len(measured))}: the better half of these and evenly chosen others"
+    caption = f"One point a trial with an evaluation: {rule}. The accuracy axis is logarithmic in the error."
+    described = (
+        f"Scatter plot; the best is trial {best.number} with {share(_accuracy(best))} "
+        f"at {operations(_operations(best))} an image."
+    )
+    return Picture(name, title, caption, described, svg, png)
+
+
+def _operations(trial: TrialFacts) -> int:
+    return trial.forward_flops + trial.backward_flops
+
+
+def _accuracy(trial: TrialFacts) -> float:
+    assert trial.accuracy is not None, "only measured trials are drawn"
+    return trial.accuracy
+
+
+def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> None:
+    axes = figure.subplots()
+    unit, unit_name = scale(float(max(_operations(trial) for trial in shown)), "FLOP")
+    # A perfect accuracy has no place on a logarithmic axis of errors; it stands half a step above the best other.
+    errors = np.array([1 - _accuracy(trial) for trial in shown])
+    floor = float(errors[errors > 0].min()) / 2 if (errors > 0).any() else 1e-4
+    costs = np.array([_operations(trial) for trial in shown], dtype=np.float64)
+    rounds = np.array([trial.round for trial in shown])
+    many = len(shown) > 400
+    dots = axes.scatter(
+        costs / unit,
+        np.maximum(errors, floor),
+        c=rounds,
+        cmap=ACCURACY_COLOURS,
+        norm=Normalize(1, max(2, int(rounds.max()))),
+        s=9 if many else 28,
+        alpha=0.85,
+        linewidths=0 if many else 0.4,
+        edgecolors=PAPER.light,
+        zorder=2,
+        rasterized=many,
+    )
+    frontier = _frontier(shown)
+    axes.step(
+        [_operations(trial) / unit for trial in frontier],
+        [max(floor, 1 - _accuracy(trial)) for trial in frontier],
+        where="post",
+        color=MUTED.light,
+        linewidth=1.1,
+        zorder=1.5,
+    )
+    ring = {"markerfacecolor": "none", "markeredgecolor": VERMILION.light, "markeredgewidth": 2.0, "linestyle": ""}
+    axes.plot(_operations(best) / unit, max(floor, 1 - _accuracy(best)), marker="o", markersize=12, zorder=3, **ring)
+    axes.set_yscale("log")
+    axes.invert_yaxis()
+    axes.margins(x=0.06, y=0.14)
+    low, high = sorted(axes.get_ylim())
+    ticks = [tick for tick in ACCURACY_TICKS if low <= 1 - tick <= high]
+    if len(ticks) >= 2:
+        axes.set_yticks([1 - tick for tick in ticks], [f"{100 * tick:g} %" for tick in ticks])
+    else:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * (1 - value):.3g} %"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="y", which="minor", length=0)
+    axes.set_xlabel(f"operations of one training image, forward and backward ({unit_name})")
+    axes.set_ylabel("best top-1 accuracy")
+    bar = figure.colorbar(dots, ax=axes, pad=0.01, aspect=24)
+    bar.outline.set_visible(False)
+    bar.set_label("round of its worker")
+    bar.locator = MaxNLocator(integer=True, nbins=6)
+    bar.update_ticks()
+    legend_above(
+        axes,
+        [
+            Line2D([], [], color=MUTED.light, linewidth=1.1, label="best for its operations"),
+            Line2D([], [], marker="o", markersize=9, label=f"best: trial {best.number}", **ring),
+        ],
+    )
+
+
+def _best_and_others(measured: list[TrialFacts]) -> list[TrialFacts]:
+    if len(measured) <= MOST_TRIALS_DRAWN:
+        return measured
+    half = MOST_TRIALS_DRAWN // 2
+    ranked = sorted(measured, key=lambda trial: -_accuracy(trial))
+    others = ranked[half:]
+    return ranked[:half] + others[:: -(-len(others) // half)]
+
+
+def _frontier(shown: Sequence[TrialFacts]) -> list[TrialFacts]:
+    """Those that no cheaper one equals."""
+    kept: list[TrialFacts] = []
+    for trial in sorted(shown, key=lambda trial: (_operations(trial), -_accuracy(trial))):
+        if not kept or _accuracy(trial) > _accuracy(kept[-1]):
+            kept.append(trial)
+    return kept
+
+
+def tree_of_architectures(report: Report) -> Picture:
+    """Who inherited from whom, coloured by accuracy."""
+    name, title, tree = "tree", "Tree of architectures", report.tree
+    if tree.shown == 0:
+        why = "proposed" if not tree.trials else "evaluated"
+        return Picture(name, title, "", "", None, None, f"No architecture has been {why} yet.")
+    rows = max(node.row for node in tree.nodes) + 1
+    svg, png = drawn(lambda figure: _tree(figure, tree, rows), name, min(10.0, max(2.4, 1.1 + 0.19 * rows)))
+    if tree.shown == tree.trials:
+        rule = f"{count(tree.trials)} trials, all of them"
+    else:
+        rule = f"{count(tree.shown)} of {count(tree.trials)} trials: the best and all their ancestors"
+    caption = (
+        f"{rule}; hollow: not evaluated. The coloured line leads from the starting graph to the best architecture."
+    )
+    described = f"Tree of {count(tree.shown)} architectures grown from the starting graph."
+    return Picture(name, title, caption, described, svg, png)
+
+
+def _tree(figure: Figure, tree: Tree, rows: float) -> None:
+    axes = figure.subplots()
+    places = [np.array([node.generation, node.row]) for node in tree.nodes]
+    accuracies = [node.accuracy for node in tree.nodes if node.accuracy is not None]
+    norm = Normalize(min(accuracies, default=0.0), max(accuracies, default=1.0))
+    _edges(axes, tree, places)
+    size = 64 if rows <= 25 else 40 if rows <= 60 else 20
+    for place, node in zip(places, tree.nodes, strict=True):
+        edge = VERMILION.light if node.is_best else LINE.light if node.accuracy is not None else MUTED.light
+        axes.scatter(
+            *place,
+            s=size * (1.5 if node.is_best else 1.0),
+            color=PAPER.light if node.accuracy is None else ACCURACY_COLOURS(norm(node.accuracy)),
+            edgecolors=edge,
+            linewidths=2.0 if node.is_best else 0.6 if node.accuracy is not None else 1.0,
+            marker="s" if node.trial is None else "o",
+            zorder=3,
+        )
+        if tree.shown <= MOST_TREE_LABELS or node.is_best or node.trial is None:
+            text = "start" if node.trial is None else str(node.trial)
+            axes.annotate(
+                f"{text} · {share(node.accuracy)}" if node.is_best and node.accuracy is not None else text,
+                place,
+                xytext=(4 + size**0.5 / 2, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                fontweight="bold" if node.is_best else "normal",
+                color=VERMILION.light if node.is_best else MUTED.light,
+                bbox={"facecolor": PAPER.light, "edgecolor": "none", "pad": 0.6},
+                zorder=2.5,
+            )
+    axes.set_xlim(-0.15, max(node.generation for node in tree.nodes) + 0.55)
+    axes.set_ylim(rows - 0.3, -0.7)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="y", visible=False)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("generation: proposals from the starting graph")
+    if accuracies and max(accuracies) - min(accuracies) > 1e-3:
+        bar = figure.colorbar(ScalarMappable(norm, ACCURACY_COLOURS), ax=axes, pad=0.01, aspect=24)
+        bar.outline.set_visible(False)
+        bar.locator = MaxNLocator(nbins=5)
+        bar.formatter = FuncFormatter(lambda value, _: f"{100 * value:.3g} %")
+        bar.update_ticks()
+        bar.set_label("best top-1 accuracy")
+
+
+def _edges(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]]) -> None:
+    # Along the line of the best, edges are drawn strongly: it is the story of the run.
+    strong: set[int] = set()
+    walk = next((index for index, node in enumerate(tree.nodes) if node.is_best), None)
+    while walk is not None:
+        strong.add(walk)
+        walk = tree.nodes[walk].parent
+    for is_strong in (False, True):
+        bends = [
+            _bend(places[node.parent], places[index])
+            for index, node in enumerate(tree.nodes)
+            if node.parent is not None and (index in strong) == is_strong
+        ]
+        axes.add_collection(
+            LineCollection(
+                bends,
+                colors=VERMILION.light if is_strong else LINE.light,
+                linewidths=2.0 if is_strong else 0.9,
+                zorder=2 if is_strong else 1,
+            )
+        )
+
+
+def _bend(parent: npt.NDArray[np.float64], child: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """A smooth line that leaves its parent and reaches its child level."""
+    t = np.linspace(0.0, 1.0, 12)
+    smooth = t * t * (3 - 2 * t)
+    return np.column_stack([parent[0] + t * (child[0] - parent[0]), parent[1] + smooth * (child[1] - parent[1])])

@@ -1,0 +1,127 @@
+"""What every worker did when, with its idle gaps visible."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from aiperf.report.facts import Gantt, Report
+from aiperf.report.palette import AMBER, BLUE, BLUE_PALE, GREEN, IDLE, INK, SHADE, VERMILION
+from aiperf.report.picture import Picture, drawn, legend_above, on_time_axis
+from aiperf.units import NOT_MEASURED, count, duration, share
+
+MOST_BARS_AS_VECTORS = 4000
+"""More bars than these are put into the SVG as pixels."""
+
+
+def workers_over_time(report: Report) -> Picture:
+    """The Gantt chart: what every worker did when; bare strips are idle."""
+    name, title, chart = "workers", "Workers over time", report.gantt
+    if not chart.workers:
+        return Picture(name, title, "", "", None, None, "No worker has joined yet.")
+    rows = len(chart.workers)
+    bars_height = 0.95 + max(0.42, min(0.34, 6.4 / rows) * rows)
+    grid_height = 3.4 if chart.grid else 0.0
+
+    def draw(figure: Figure) -> None:
+        if chart.grid:
+            upper, axes = figure.subplots(2, 1, height_ratios=[grid_height, bars_height])
+            _grid(figure, upper, chart)
+        else:
+            axes = figure.subplots()
+        _bars(axes, chart, report.run.warmup_seconds)
+
+    svg, png = drawn(draw, name, bars_height + grid_height)
+    rule = f"Pauses shorter than {duration(chart.merged_gap_seconds)} are not drawn."
+    if chart.grid:
+        first, last = chart.grid_rows[0]
+        rule += (
+            f" Above, all {count(chart.all_workers)} workers in groups of {last - first + 1}: the share of accelerator time "
+            f"spent in steps. Below, the first {rows}."
+        )
+    busy = report.score.busy_share
+    described = f"Gantt chart of {count(chart.all_workers)} workers; busy share {NOT_MEASURED if busy is None else share(busy)}."
+    return Picture(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png)
+
+
+def _bars(axes: Axes, chart: Gantt, warmup: float) -> None:
+    divisor = on_time_axis(axes, chart.end)
+    rows = len(chart.workers)
+    as_pixels = len(chart.bars) > MOST_BARS_AS_VECTORS
+    for row, (joined, left) in enumerate(chart.present):
+        axes.broken_barh(
+            [(joined / divisor, (left - joined) / divisor)], (row - 0.36, 0.72), color=IDLE.light, linewidth=0, zorder=1
+        )
+    colours = {
+        ("train", False): BLUE.light,
+        ("train", True): BLUE_PALE.light,
+        "validate": GREEN.light,
+        "prepare": AMBER.light,
+    }
+    # Validation over training: where many epochs are bridged into one bar, the one lies within the other.
+    for order, (kind, is_odd) in enumerate((("prepare", None), ("train", False), ("train", True), ("validate", None))):
+        for row in range(rows):
+            spans = [
+                (bar.start / divisor, (bar.end - bar.start) / divisor)
+                for bar in chart.bars
+                if bar.row == row and bar.kind == kind and (is_odd is None or bar.is_odd == is_odd)
+            ]
+            if spans:
+                colour = colours[kind] if is_odd is None else colours[kind, is_odd]
+                axes.broken_barh(
+                    spans, (row - 0.36, 0.72), color=colour, linewidth=0, zorder=2 + order / 10, rasterized=as_pixels
+                )
+    if 0 < warmup < chart.end:
+        axes.axvline(warmup / divisor, color=INK.light, linewidth=1, linestyle=(0, (2, 2)), zorder=4)
+    axes.set_ylim(rows - 0.4, -0.6)
+    step = max(1, rows // 20)
+    shown = range(0, rows, step)
+    axes.set_yticks(list(shown), [f"{chart.workers[row]} · {chart.hosts[row][:14]}" for row in shown], fontsize=8.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set_ylabel("worker · host")
+    legend_above(
+        axes,
+        [
+            Patch(color=BLUE.light, label="training"),
+            Patch(color=GREEN.light, label="validation"),
+            Patch(color=AMBER.light, label="preparing"),
+            Patch(color=IDLE.light, label="idle"),
+            *(
+                [Line2D([], [], color=INK.light, linestyle=(0, (2, 2)), linewidth=1, label="warm-up ends")]
+                if 0 < warmup < chart.end
+                else []
+            ),
+        ],
+    )
+
+
+def _grid(figure: Figure, axes: Axes, chart: Gantt) -> None:
+    divisor = on_time_axis(axes, chart.end)
+    axes.set_xlabel("")
+    cells = np.array([[np.nan if cell is None else cell for cell in row] for row in chart.grid])
+    shades = LinearSegmentedColormap.from_list(
+        "busy", [VERMILION.light, "#f6dccc", "#9cc8e4", BLUE.light]
+    ).with_extremes(bad=SHADE.light)
+    rows = len(chart.grid)
+    picture = axes.imshow(
+        cells,
+        aspect="auto",
+        interpolation="nearest",
+        cmap=shades,
+        vmin=0,
+        vmax=1,
+        extent=(0, chart.end / divisor, rows - 0.5, -0.5),
+    )
+    ticks = sorted({0, rows // 4, rows // 2, 3 * rows // 4, rows - 1})
+    axes.set_yticks(ticks, [str(chart.grid_rows[row][0]) for row in ticks])
+    axes.set_ylabel("worker")
+    axes.grid(visible=False)
+    axes.set_title("Busy share of all workers")
+    bar = figure.colorbar(picture, ax=axes, pad=0.01, aspect=14)
+    bar.outline.set_visible(False)
+    bar.set_ticks([0, 0.5, 1], labels=["0 %", "50 %", "100 %"])

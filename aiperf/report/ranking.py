@@ -1,0 +1,151 @@
+"""What keeps a run out of the ranking: rules as data, every breach listed at once.
+
+Source: docs/benchmark.md, "A run that may be ranked" (the paper's Table IV, and decisions of this project). A run that
+breaks a rule still gets its figures; they are headed by these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from aiperf.units import duration, error, share
+
+LARGEST_ERROR = 0.30
+SHORTEST_WARMUP_SECONDS = 3600.0
+SHORTEST_WINDOW_SECONDS = 3600.0
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One rule, what was found, and what would mend it."""
+
+    rule: str
+    found: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What the rules look at."""
+
+    is_simulated: bool
+    is_full_imagenet: bool
+    dataset: str
+    start_fingerprint: str | None
+    """None: the starting graph could not be read by this release."""
+    ranked_fingerprint: str
+    """That of resnet50_v1 at 224×224 with 1000 classes."""
+    searchers: frozenset[str]
+    is_tuned: bool
+    """Whether a proposal from round 4 on was tuned, or none was made that late."""
+    duration_seconds: float
+    warmup_seconds: float
+    end: float
+    end_reason: str | None
+    precisions: frozenset[str]
+    error: float | None
+    largest_mfu: float | None
+
+
+def _simulated(run: Candidate) -> Breach | None:
+    if not run.is_simulated:
+        return None
+    return Breach("a real machine", "a simulated run: virtual clock, invented learning curves", "run it on the machine")
+
+
+def _dataset(run: Candidate) -> Breach | None:
+    if run.is_full_imagenet:
+        return None
+    found = f"data set {run.dataset!r}, not all of ImageNet"
+    return Breach("ImageNet: 1,281,167 training and 50,000 validation images, 224×224", found, "dataset=imagenet")
+
+
+def _start(run: Candidate) -> Breach | None:
+    if run.start_fingerprint == run.ranked_fingerprint:
+        return None
+    return Breach("the starting graph is resnet50_v1", "another starting graph", "schedule=ranking")
+
+
+def _searcher(run: Candidate) -> Breach | None:
+    if run.searchers <= {"morphism"}:
+        return None
+    others = ", ".join(sorted(run.searchers - {"morphism"}))
+    return Breach("network morphism guided by Bayesian optimisation", f"searcher {others}", "searcher=morphism")
+
+
+def _tuning(run: Candidate) -> Breach | None:
+    if run.is_tuned:
+        return None
+    return Breach("TPE over batch size and kernel size from round 4", "no proposal was tuned", "hpo=tpe")
+
+
+def _warmup(run: Candidate) -> Breach | None:
+    if run.warmup_seconds >= SHORTEST_WARMUP_SECONDS:
+        return None
+    return Breach("warm-up of 1 h", f"warm-up of {duration(run.warmup_seconds)}", "schedule=ranking")
+
+
+def _window(run: Candidate) -> Breach | None:
+    window = max(0.0, run.end - run.warmup_seconds)
+    if window >= SHORTEST_WINDOW_SECONDS:
+        return None
+    return Breach("a valid window of 1 h or more", f"a window of {duration(window)}", "schedule=ranking")
+
+
+def _length(run: Candidate) -> Breach | None:
+    if run.end_reason == "duration":
+        return None
+    found = f"ended after {duration(run.end)}: {run.end_reason or 'no end in the journal'}"
+    return Breach(f"the declared length, {duration(run.duration_seconds)}, is run to its end", found, "resume=RUN")
+
+
+def _precision(run: Candidate) -> Breach | None:
+    below = sorted(run.precisions - set(PRECISIONS))
+    if not below:
+        return None
+    return Breach("16-bit float or more", f"precision {', '.join(below)}", "trainer.precision=bf16")
+
+
+def _error(run: Candidate) -> Breach | None:
+    if run.error is not None and run.error <= LARGEST_ERROR:
+        return None
+    found = "no evaluation" if run.error is None else f"error {error(run.error)}"
+    return Breach(f"error of {share(LARGEST_ERROR, 0)} or less at the end", found, "a longer run")
+
+
+def _peak(run: Candidate) -> Breach | None:
+    if run.largest_mfu is None or run.largest_mfu <= 1.0:
+        return None
+    return Breach(
+        "no accelerator above its dense peak", f"MFU {share(run.largest_mfu)}", "find what is counted wrongly"
+    )
+
+
+RULES: tuple[Callable[[Candidate], Breach | None], ...] = (
+    _simulated,
+    _dataset,
+    _start,
+    _searcher,
+    _tuning,
+    _warmup,
+    _window,
+    _length,
+    _precision,
+    _error,
+    _peak,
+)
+"""In the order in which breaches are shown. That the journal is intact was checked when it was read."""
+
+
+def breaches(run: Candidate) -> tuple[Breach, ...]:
+    """Every rule that the run breaks; empty: nothing in this journal keeps it out."""
+
+    def found() -> Iterator[Breach]:
+        for rule in RULES:
+            breach = rule(run)
+            if breach is not None:
+                yield breach
+
+    return tuple(found())

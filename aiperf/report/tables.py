@@ -1,0 +1,267 @@
+"""The report's tables as values: columns, rows, and by what a column is sorted. How they look is the page's matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aiperf import units
+from aiperf.report import words
+from aiperf.report.facts import Report, TrialFacts
+
+MOST_TRIALS = 200
+"""Trials in the page's table, the best first; all of them are in report.json."""
+MOST_DEVICES = 64
+MOST_SYSTEMS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One entry: its text, and the number it is sorted by where that is not the text."""
+
+    text: str
+    key: float | None = None
+    bar: float | None = None
+    """A part of one to draw behind the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; numbers stand to the right."""
+
+    name: str
+    is_number: bool = False
+    explained: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A captioned table. Its first column heads the rows."""
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    is_sortable: bool = False
+    footnote: str = ""
+
+
+def _row(*cells: Cell | str) -> tuple[Cell, ...]:
+    return tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells)
+
+
+def _pairs(name: str, caption: str, rows: Iterable[tuple[str, str]], heads: tuple[str, str]) -> Table:
+    return Table(name, caption, (Column(heads[0]), Column(heads[1])), tuple(_row(*row) for row in rows))
+
+
+def result(report: Report) -> Table:
+    """The figures in full."""
+    score, used, proposals = report.score, report.utilisation, report.proposals
+    rows = [
+        (words.score_title(report.run), words.score(report), "work in the valid window ÷ its length"),
+        ("95 % interval", (words.score_interval(report) or units.NOT_MEASURED).removeprefix("95 %: "), "block bootstrap, blocks of 1/40 of the window"),
+        ("cumulative score", units.flops_per_second(score.cumulative_flops_per_second), "from the run's beginning"),
+        ("error", words.error(report), "1 − best measured top-1 accuracy on the validation images"),
+        ("regulated score", words.regulated(report), "−ln(error) × score"),
+        ("valid window", units.duration(score.window_seconds), "from the end of the warm-up to the end"),
+        ("trials finished", units.count(score.trials_finished), f"highest round {score.rounds}"),
+        ("busy share", words.share(score.busy_share), "accelerator time in the window spent in steps"),
+        ("MFU", words.share(used.mfu), _peak(report)),
+        ("MFU while busy", words.share(used.mfu_busy), "convolutions and matrix products ÷ busy time · peak"),
+        ("communication", words.share(used.communication_share), "of the busy time; not hidden by the backward pass"),
+        ("gap between trials", words.seconds(used.gap_median_seconds), f"of one worker, median; 95 % below {words.seconds(used.gap_p95_seconds)}"),
+        ("wasted work", units.operations(score.wasted_flops), "done again after a loss; in no score"),
+        ("proposals", units.count(proposals.made), f"median {words.seconds(proposals.median_seconds)}, longest {words.seconds(proposals.largest_seconds)}; {units.count(proposals.rejected)} rejected, {units.count(proposals.pruned)} points pruned"),
+        ("out of memory", units.count(proposals.batch_reductions), "times a trial went on with a smaller batch"),
+    ]  # fmt: skip
+    columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
+    return Table("result", "The run's figures", columns, tuple(_row(*row) for row in rows))
+
+
+def _peak(report: Report) -> str:
+    used = report.utilisation
+    if used.peak_flops is None:
+        return "no peak is known for these accelerators at this precision"
+    return f"of {units.flops_per_second(used.peak_flops)}: {used.peak_source}"
+
+
+def ranking(report: Report) -> Table:
+    """What keeps the run out of the ranking."""
+    columns = (Column("rule"), Column("found"), Column("what would mend it"))
+    rows = tuple(_row(breach.rule, breach.found, breach.remedy) for breach in report.breaches)
+    return Table("ranking", "Rules of a ranked run that this one does not meet", columns, rows)
+
+
+def time_lost(report: Report) -> Table:
+    """Where the accelerators' time went."""
+    book = report.ledger
+    rows = tuple(
+        _row(
+            line.name,
+            Cell(units.duration(line.seconds), line.seconds),
+            Cell(units.share(line.share), line.share, bar=max(0.0, min(1.0, line.share))),
+            line.meaning,
+        )
+        for line in book.lines
+    )
+    total = _row("all", units.duration(book.whole_seconds), units.share(sum(line.share for line in book.lines)), "")
+    columns = (Column("spent on"), Column("accelerator time", True), Column("share", True), Column("what it is"))
+    footnote = "Accelerator time of the valid window: the most accelerators ever present at once × its length."
+    return Table("time", "Accelerator time, line by line", columns, (*rows, total), footnote=footnote)
+
+
+def trials(report: Report) -> Table:
+    """The best trials."""
+    ranked = sorted(
+        report.trials, key=lambda trial: (-(-1.0 if trial.accuracy is None else trial.accuracy), trial.number)
+    )
+    shown = ranked[:MOST_TRIALS]
+    columns = (
+        Column("trial", True),
+        Column("accuracy", True, "best measured top-1"),
+        Column("told", True, "what the search was told; predicted in the first rounds"),
+        Column("round", True),
+        Column("parent", True, "the trial whose weights it inherited"),
+        Column("change"),
+        Column("FLOP an image", True, "forward and backward"),
+        Column("parameters", True),
+        Column("batch", True, "images per accelerator and step"),
+        Column("epochs", True),
+        Column("time", True),
+        Column("outcome"),
+    )
+    left_out = len(report.trials) - len(shown)
+    footnote = (
+        f"The best {len(shown)} of {units.count(len(report.trials))}; the others are in report.json."
+        if left_out
+        else ""
+    )
+    caption = f"Trials, best first ({units.count(len(report.trials))})"
+    return Table("trials", caption, columns, tuple(_trial(trial) for trial in shown), True, footnote)
+
+
+def _trial(trial: TrialFacts) -> tuple[Cell, ...]:
+    operations = trial.forward_flops + trial.backward_flops
+    change = words.morphs(trial.morphs)
+    if trial.kernel_size is not None:
+        change += f" · kernel size {trial.kernel_size}"
+    outcome = trial.outcome if trial.attempts < 2 else f"{trial.outcome}, attempt {trial.attempts}"
+    return _row(
+        Cell(str(trial.number), trial.number),
+        Cell("—", -1.0) if trial.accuracy is None else Cell(units.share(trial.accuracy, 2), trial.accuracy),
+        Cell("—", -1.0)
+        if trial.told_accuracy is None
+        else Cell(units.share(trial.told_accuracy, 2), trial.told_accuracy),
+        Cell(str(trial.round), trial.round),
+        Cell("start", -1.0) if trial.parent is None else Cell(str(trial.parent), trial.parent),
+        change,
+        Cell(units.si(operations, ""), operations),
+        Cell(units.si(trial.parameters, ""), trial.parameters),
+        Cell(str(trial.batch_size), trial.batch_size),
+        Cell(str(trial.epochs), trial.epochs),
+        Cell(units.duration(trial.seconds), trial.seconds),
+        outcome if trial.reason is None else f"{outcome}: {trial.reason}",
+    )
+
+
+def systems(report: Report) -> tuple[Table, ...]:
+    """One table for each kind of host."""
+    shown = report.systems[:MOST_SYSTEMS]
+    return tuple(
+        _pairs(
+            f"system-{index}",
+            f"{units.count(system.hosts)} host{'s' if system.hosts > 1 else ''} like {system.example!r}",
+            [
+                ("workers", units.count(system.workers)),
+                ("data-parallel processes", units.count(system.accelerators)),
+                ("device", system.device),
+                ("memory of a device", units.size(system.device_memory_bytes)),
+                ("gradients exchanged by", system.collective),
+                *words.flattened({name: value for name, value in system.machine.items() if name != "versions"}),
+            ],
+            ("part", "value"),
+        )
+        for index, system in enumerate(shown, 1)
+    )
+
+
+def telemetry(report: Report) -> Table | None:
+    """What was measured on the devices; None where nothing was."""
+    if report.telemetry is None or not report.telemetry.devices:
+        return None
+    devices = report.telemetry.devices
+    columns = (
+        Column("device"),
+        Column("worker", True),
+        Column("utilisation", True, "mean, as the device's vendor counts it"),
+        Column("memory", True, "most used"),
+        Column("power", True, "mean"),
+        Column("energy", True),
+        Column("hottest", True),
+        Column("throttled"),
+        Column("not measured", True, "time of the window without samples"),
+    )
+
+    def measured(value: float | None, text: str) -> Cell:
+        return Cell("—", -1.0) if value is None else Cell(text, value)
+
+    rows = tuple(
+        _row(
+            f"{one.device.model or one.device.id} on {one.host}",
+            Cell(str(one.worker), one.worker),
+            measured(one.utilisation_mean, words.share(one.utilisation_mean)),
+            measured(one.memory_used_max_bytes, units.size(one.memory_used_max_bytes or 0)),
+            measured(one.power_mean_watts, units.si(one.power_mean_watts or 0.0, "W")),
+            measured(one.energy_joules, units.si(one.energy_joules or 0.0, "J")),
+            measured(one.temperature_max_celsius, f"{one.temperature_max_celsius or 0:.0f} °C"),
+            ", ".join(f"{reason} {units.share(part)}" for reason, part in (one.throttled or {}).items() if part > 0)
+            or "—",
+            Cell(units.duration(one.seconds_missing), one.seconds_missing),
+        )
+        for one in devices[:MOST_DEVICES]
+    )
+    left_out = len(devices) - len(rows)
+    footnote = "A dash is a figure that the device does not give."
+    footnote += f" {units.count(left_out)} more devices are in report.json." if left_out else ""
+    return Table("telemetry", "Devices over the valid window", columns, rows, True, footnote)
+
+
+def run(report: Report) -> Table:
+    """What the run was."""
+    facts = report.run
+    dataset = facts.dataset
+    rows = [
+        ("run", facts.name),
+        ("began", words.when(facts)),
+        ("end", words.end(facts)),
+        ("declared length", units.duration(facts.duration_seconds)),
+        ("warm-up", units.duration(facts.warmup_seconds)),
+        ("data set", f"{dataset.get('name', 'unknown')}: {_images(dataset)}"),
+        ("workers", f"{units.count(len(report.workers))}, {units.count(sum(worker.lost is not None for worker in report.workers))} of them lost"),
+        ("resumed", f"{facts.resumes} times, {units.duration(facts.down_seconds)} down" if facts.resumes else "never"),
+        ("seed", str(facts.seed)),
+        ("journal", f"{units.count(facts.events)} events, chain of hashes intact"),
+        ("configuration's SHA-256", facts.config_hash),
+    ]  # fmt: skip
+    return _pairs("run", "The run", rows, ("part", "value"))
+
+
+def _images(dataset: dict[str, object]) -> str:
+    counts = [(dataset.get("training_images"), "training"), (dataset.get("validation_images"), "validation")]
+    parts = [f"{units.count(value)} {kind}" for value, kind in counts if isinstance(value, int)]
+    return f"{' and '.join(parts)} images, {dataset.get('classes', '?')} classes" if parts else "sizes unknown"
+
+
+def configuration(report: Report) -> Table:
+    """The whole configuration as it was composed."""
+    return _pairs("configuration", "Configuration", words.flattened(report.run.config), ("option", "value"))
+
+
+def versions(report: Report) -> Table:
+    """Versions of the last driver."""
+    changed: Sequence[str] = report.run.versions_changed
+    rows = [
+        (name, f"{version} (changed at a resume)" if name in changed else version)
+        for name, version in sorted(report.run.versions.items())
+    ]
+    return _pairs("versions", "Versions on the driver's host", rows, ("package", "version"))

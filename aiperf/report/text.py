@@ -1,0 +1,43 @@
+"""The last lines a run prints, and `aiperf score`: figures, each with its doubts beside it, and where the report is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from aiperf import units
+from aiperf.report import words
+from aiperf.report.facts import Report
+
+MOST_DOUBTS = 6
+
+
+def closing_lines(report: Report, page: Path | None = None) -> tuple[str, ...]:
+    """What a run ends with; `page` is the report that was written, if one was."""
+    return tuple(_lines(report, page))
+
+
+def _lines(report: Report, page: Path | None) -> Iterator[str]:
+    run, score = report.run, report.score
+    between = words.score_interval(report)
+    yield (
+        f"{words.score_title(run)} {words.score(report)}"
+        + (f" ({between})" if between else "")
+        + f" · regulated {words.regulated(report)} · error {words.error(report)}"
+    )
+    yield (
+        f"  window {units.duration(score.window_seconds)} · cumulative "
+        f"{units.flops_per_second(score.cumulative_flops_per_second)} · {units.count(score.trials_finished)} trials finished, "
+        f"highest round {score.rounds} · busy {words.share(score.busy_share)} · MFU {words.share(report.utilisation.mfu)}"
+    )
+    if score.wasted_flops:
+        yield f"  wasted {units.operations(score.wasted_flops)}: done again after a loss, and in no score"
+    for doubt in report.doubts[:MOST_DOUBTS]:
+        yield f"  {doubt.severity}: {doubt.text}"
+    if len(report.doubts) > MOST_DOUBTS:
+        yield f"  and {len(report.doubts) - MOST_DOUBTS} more, in the report"
+    yield f"  {words.standing(report)}"
+    for breach in report.breaches:
+        yield f"    {breach.rule}; found: {breach.found}"
+    if page is not None:
+        yield f"  report: {page}"

@@ -1,0 +1,72 @@
+"""How much of the accelerators was used: MFU by tensor count, gaps between trials, time in communication and input.
+
+The peak comes from the table of dense peaks (`aiperf.system.peaks`); on a processor it is the matrix product that the worker
+measured, and is called so. Where neither is known there is no MFU.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import numpy as np
+
+from aiperf.report.facts import Utilisation
+from aiperf.report.fold import Collected, OpenWorker
+from aiperf.score import Window, capacity, share_inside
+from aiperf.system.peaks import DataType, peak
+
+MEASURED_PEAK = "measured_matmul_flops"
+"""Where a worker's system description holds the rate of matrix products it measured: data type → FLOPS of one rank."""
+_TYPES: tuple[DataType, ...] = ("fp32", "tf32", "bf16", "fp16")
+
+
+def utilisation(run: Collected, inside: Window) -> Utilisation:
+    """The figures of the valid window; None where it has no length or nothing was measured."""
+    books = run.books
+    columns = books.intervals
+    weight = share_inside(np.array(columns.start), np.array(columns.end), inside)
+    ranks = np.array(columns.ranks, dtype=np.float64)
+    tensor = math.fsum((np.array(columns.tensor_flops) * weight).tolist())
+    busy = math.fsum((np.array(columns.busy) * ranks * weight).tolist())
+    communication = math.fsum((np.array(columns.communication) * ranks * weight).tolist())
+    waited = math.fsum((np.array(columns.input) * ranks * weight).tolist())
+    whole = capacity(books) * inside.seconds
+    dense, source = _peak(run)
+    gaps = np.array(run.gaps)
+    return Utilisation(
+        tensor_flops=tensor,
+        busy_seconds=busy,
+        accelerator_seconds=whole,
+        peak_flops=dense,
+        peak_source=source,
+        mfu=None if dense is None or whole <= 0 else tensor / (whole * dense),
+        mfu_busy=None if dense is None or busy <= 0 else tensor / (busy * dense),
+        gap_median_seconds=float(np.median(gaps)) if len(gaps) else None,
+        gap_p95_seconds=float(np.percentile(gaps, 95)) if len(gaps) else None,
+        communication_share=communication / busy if busy > 0 else None,
+        input_share=waited / whole if whole > 0 else None,
+    )
+
+
+def _peak(run: Collected) -> tuple[float | None, str | None]:
+    """One peak for all workers and precisions, or none: a mean of unlike peaks would be nobody's utilisation."""
+    precisions = {preparation.precision for preparation in run.books.preparations}
+    if len(precisions) != 1:
+        return None, None
+    precision = next(iter(precisions))
+    if precision not in _TYPES:
+        return None, None
+    found = {_peak_of(worker, cast(DataType, precision)) for worker in run.workers.values()}
+    return found.pop() if len(found) == 1 else (None, None)
+
+
+def _peak_of(worker: OpenWorker, precision: DataType) -> tuple[float | None, str | None]:
+    joined = worker.joined
+    dense = peak(joined.device, None, precision)
+    if dense is not None:
+        return dense, f"dense peak of {joined.device} in {precision}"
+    measured: Any = joined.machine.get(MEASURED_PEAK)
+    if isinstance(measured, dict) and precision in measured:
+        return float(measured[precision]), f"matrix product measured on this host in {precision}"
+    return None, None

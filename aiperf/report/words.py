@@ -1,0 +1,130 @@
+"""Facts put into words: the phrases that page, terminal and tables share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from aiperf import units
+from aiperf.report.facts import Report, RunFacts
+
+
+def score_title(run: RunFacts) -> str:
+    """What the score may be called."""
+    return "simulated score" if run.is_simulated else "score"
+
+
+def score(report: Report) -> str:
+    """`41.2 TFLOPS`, or why there is none."""
+    value = report.score.flops_per_second
+    return "no valid window" if value is None else units.flops_per_second(value)
+
+
+def score_interval(report: Report) -> str | None:
+    """`95 %: 40.1 to 42.0 TFLOPS`."""
+    between = report.score.flops_per_second_interval
+    return None if between is None else f"95 %: {units.interval(*between, 'FLOPS')}"
+
+
+def regulated(report: Report) -> str:
+    """The regulated score, or why there is none."""
+    value = report.score.regulated_flops_per_second
+    if value is not None:
+        return units.flops_per_second(value)
+    return "no evaluation" if report.score.error is None else "no valid window"
+
+
+def error(report: Report) -> str:
+    """The error, or why there is none."""
+    return "no evaluation" if report.score.error is None else units.error(report.score.error)
+
+
+def share(value: float | None) -> str:
+    """A part of one, or that it was not measured."""
+    return units.NOT_MEASURED if value is None else units.share(value)
+
+
+def seconds(value: float | None) -> str:
+    """A duration, or that it was not measured."""
+    return units.NOT_MEASURED if value is None else units.duration(value)
+
+
+def when(run: RunFacts) -> str:
+    """The moment of the run's beginning, in UTC."""
+    return datetime.fromtimestamp(run.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
+
+
+def end(run: RunFacts) -> str:
+    """How the run came to its end."""
+    match run.end_reason:
+        case "duration":
+            return f"ran its declared {units.duration(run.duration_seconds)}"
+        case None:
+            return (
+                f"not ended; the journal reaches to {units.duration(run.end)} of {units.duration(run.duration_seconds)}"
+            )
+        case reason:
+            return f"ended after {units.duration(run.end)} of {units.duration(run.duration_seconds)}: {reason}"
+
+
+def standing(report: Report) -> str:
+    """One line on whether the run may be ranked."""
+    if report.run.is_simulated:
+        return "Simulated: virtual clock, invented learning curves. No work was done, and no such run is ever ranked."
+    if report.breaches:
+        count = len(report.breaches)
+        return f"Outside the ranking: {count} rule{'' if count == 1 else 's'} of a ranked run {'is' if count == 1 else 'are'} not met."
+    return "No rule of a ranked run is broken, as far as this journal tells."
+
+
+def morph(encoded: Mapping[str, Any]) -> str:
+    """One morph in a few words; one that this release does not know, as it stands."""
+    match encoded:
+        case {"kind": "deepen", "after": after}:
+            return f"deepen after {after}"
+        case {"kind": "widen", "convolution": convolution, "channels": channels}:
+            return f"widen {convolution} to {channels}"
+        case {"kind": "skip", "source": source, "target": target}:
+            return f"skip {source} → {target}"
+        case {"kind": "kernel", "convolution": convolution, "kernel": kernel}:
+            return f"kernel {convolution} {kernel}×{kernel}"
+        case _:
+            return json.dumps(encoded)
+
+
+def morphs(encoded: Sequence[Mapping[str, Any]]) -> str:
+    """All morphs of a proposal, in order."""
+    return "; ".join(morph(each) for each in encoded) or "—"
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """A nested configuration or description as dotted names and plain texts; sizes in bytes for people."""
+    rows: list[tuple[str, str]] = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            rows += flattened(value, f"{prefix}{name}.")
+        else:
+            rows.append((f"{prefix}{name}", _plain(name, value)))
+    return rows
+
+
+def _plain(name: str, value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case int() | float() if name.endswith("_bytes"):
+            return units.size(value)
+        case float():
+            return f"{value:g}"
+        case {} | []:
+            return "none"
+        case list():
+            return ", ".join(_plain("", each) for each in value)
+        case dict():
+            return json.dumps(value)
+        case _:
+            return str(value)

@@ -1,0 +1,109 @@
+"""A run's folder gets its report: report.html, report.json, plots/*.svg and *.png, each written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from aiperf.journal import read
+from aiperf.report.architecture import graph_of
+from aiperf.report.facts import Report
+from aiperf.report.gather import gather
+from aiperf.report.html import page
+from aiperf.report.picture import Picture
+from aiperf.report.plots import all_pictures
+from aiperf.system import telemetry
+from aiperf.units import count, share
+from morphism.draw import svg
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """What was written."""
+
+    page: Path
+    facts: Path
+    plots: tuple[Path, ...]
+
+
+def report_of(run_folder: Path) -> Report:
+    """The facts of a run's report, from its journal and, where there is any, its telemetry.
+
+    Raises:
+        NoSuchRun: there is no journal.
+        JournalDamaged: a line of it does not follow from the one before.
+        TelemetryDamaged: a telemetry file cannot be read.
+    """
+
+    def measured(window: tuple[float, float]) -> telemetry.Telemetry | None:
+        summed = telemetry.summarise(telemetry.read(run_folder / "telemetry"), window)
+        return summed if summed.workers else None
+
+    return gather(read(run_folder), measured)
+
+
+def write_report(run_folder: Path) -> Paths:
+    """Computes and writes the report of a run into its folder; an earlier one is replaced, file by file.
+
+    Raises:
+        NoSuchRun, JournalDamaged, TelemetryDamaged: as report_of.
+        OSError: the folder cannot be written.
+    """
+    return write(report_of(run_folder), run_folder)
+
+
+def write(report: Report, folder: Path) -> Paths:
+    """Writes a Report; the same Report gives the same bytes."""
+    pictures = all_pictures(report)
+    architecture = best_drawn(report)
+    written: list[Path] = []
+    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    for picture in (*pictures, architecture):
+        for suffix, content in (("svg", None if picture.svg is None else picture.svg.encode()), ("png", picture.png)):
+            path = folder / "plots" / f"{picture.name}.{suffix}"
+            if content is None:
+                path.unlink(
+                    missing_ok=True
+                )  # a report written earlier, from more of the journal, must not mix with this
+            else:
+                _replace(path, content)
+                written.append(path)
+    facts = folder / "report.json"
+    _replace(facts, msgspec.json.format(msgspec.json.encode(report), indent=1))
+    html = folder / "report.html"
+    _replace(html, page(report, pictures, architecture).encode())
+    return Paths(page=html, facts=facts, plots=tuple(written))
+
+
+def best_drawn(report: Report) -> Picture:
+    """The best architecture as a drawing, with what morphs added or changed in another colour."""
+    name, title = "architecture", "Best architecture"
+    best = report.architecture
+    if best is None:
+        return Picture(name, title, "", "", None, None, "No evaluation yet: there is no best architecture.")
+    graph = graph_of(best)
+    if graph is None:
+        return Picture(name, title, "", "", None, None, f"Not drawn: {best.why_not}")
+    reached = next(trial.accuracy for trial in report.trials if trial.number == best.trial)
+    described = f"trial {best.trial}, {share(reached or 0.0, 2)}"
+    return Picture(
+        name,
+        title,
+        f"Trial {best.trial}; in orange what its morphs added or changed. {count(len(graph.nodes))} nodes.",
+        f"Drawing of the best architecture, {described}.",
+        svg(graph, title=described, highlight=best.added),
+        None,
+    )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    # Beside the target, so that the last step is a rename on one file system: a reader sees the old file or the new one.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,216 @@
+"""One simulated attempt at a trial: it says what a real trainer says, when it would.
+
+A machine of two parts: `due`, the moment of its next words, and `step`, which gives them and moves on. It keeps to the order as
+the trainer does: intervals end after progress_seconds and at the window's edges, by the worker's own clock, which may be wrong;
+patience is counted on the invented losses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiperf.messages import Advanced, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Word
+from aiperf.procedure import has_stopped_improving
+from aiperf.simulate.checkpoints import Checkpoints
+from aiperf.simulate.learning import Curve
+from aiperf.simulate.pace import Pace
+
+_CUT = 0.4
+"""Where in an epoch's training an accident that was drawn for it happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is trained on."""
+
+    training_images: int
+    validation_images: int
+    classes: int
+
+
+@dataclass(slots=True)
+class Fate:
+    """Accidents that a fault has drawn for an attempt."""
+
+    is_lost: str | None = None
+    """'before' its module stands, or 'after' its last epoch, with its worker."""
+    out_of_memory_in: int | None = None
+    """The epoch, counted from the attempt's first, 0."""
+    crashes_in: int | None = None
+    """As above."""
+    crash_can_be_retried: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A simulated worker. Its number is the driver's; its slot outlives it."""
+
+    number: int
+    slot: int
+    host: str
+    speed: float
+    """1: the configured one."""
+    clock_rate: float = 1.0
+    """Seconds of its clock in one of the driver's."""
+    is_silent: bool = False
+    """It is there, and says nothing more."""
+    is_generating: bool = True
+    """Whether its generator of proposals answers."""
+    attempt: Attempt | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """Lives from its order to its last word, or to its worker's end."""
+
+    order: Train
+    worker: Worker
+    task: Task
+    pace_of: Callable[[int], Pace]
+    """At a batch size."""
+    curve: Curve
+    checkpoints: Checkpoints
+    prepared: Prepared
+    began: float
+    """When the order was taken."""
+    due: float
+    """When `step` is to be called; infinite when the attempt is over."""
+    fate: Fate
+    losses: list[float]
+    pace: Pace
+    batch_size: int
+    epoch: int = 0
+    """In progress; 0 before the module stands."""
+    _epoch_began: float = 0.0
+    _epoch_ends: float = 0.0
+    _said: float = 0.0
+    _cut: float = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """No more words will come."""
+        return self.due == math.inf
+
+    @property
+    def left_seconds(self) -> float:
+        """How long it takes from its beginning if nothing intervenes, at most."""
+        epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
+        return epochs * self.pace.epoch_seconds
+
+    def step(self) -> list[Word]:
+        """The words that are due now, in order; sets `due` to the next ones'."""
+        now = self.due
+        if not self.epoch:
+            words: list[Word] = [self.prepared]
+            return words + self._go_on(self.order.first_epoch, now)
+        if now >= self._cut:
+            return self._accident(now)
+        if now >= self._epoch_ends:
+            return self._end_epoch(now)
+        self._said = now
+        self._set_due()
+        return [self._advanced(now)]
+
+    def _go_on(self, epoch: int, now: float) -> list[Word]:
+        """The next epoch, or the end: also of a trial that had already come to it when it was taken up."""
+        order = self.order
+        reason = None
+        if epoch > order.last_epoch:
+            reason = "epochs"
+        elif has_stopped_improving(self.losses, order.patience, order.improvement):
+            reason = "early stop"
+        if reason is not None:
+            self.due = math.inf
+            return [Done(trial=order.trial, attempt=order.attempt, reason=reason)]
+        self._begin_epoch(epoch, now)
+        return []
+
+    def _begin_epoch(self, epoch: int, now: float) -> None:
+        self.epoch = epoch
+        self._epoch_began = self._said = now
+        self._epoch_ends = now + self.pace.epoch_seconds
+        drawn = epoch - self.order.first_epoch
+        is_cut = drawn in (self.fate.out_of_memory_in, self.fate.crashes_in)
+        self._cut = now + _CUT * self.pace.training_seconds if is_cut else math.inf
+        self._set_due()
+
+    def _set_due(self) -> None:
+        rate = self.worker.clock_rate
+        due = min(self._epoch_ends, self._said + self.order.progress_seconds / rate, self._cut)
+        for edge in self.order.edges:
+            at = self.began + edge / rate
+            if self._said < at < due:
+                due = at
+        self.due = due
+
+    def _accident(self, now: float) -> list[Word]:
+        order, fate = self.order, self.fate
+        if fate.crashes_in == self.epoch - order.first_epoch:
+            self.due = math.inf
+            return [
+                Crashed(
+                    trial=order.trial,
+                    attempt=order.attempt,
+                    reason="an invented crash",
+                    retry=fate.crash_can_be_retried,
+                )
+            ]
+        fate.out_of_memory_in = None
+        before, self.batch_size = self.batch_size, max(1, self.batch_size // 2)
+        self.pace = self.pace_of(self.batch_size)
+        self._begin_epoch(self.epoch, now)
+        return [
+            OutOfMemory(
+                trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=self.batch_size
+            )
+        ]
+
+    def _end_epoch(self, now: float) -> list[Word]:
+        order, epoch, curve = self.order, self.epoch, self.curve
+        loss = curve.loss(epoch, self.task.classes)
+        self.losses.append(loss)
+        self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
+        done = EpochDone(
+            advanced=self._advanced(now),
+            accuracy=1 - curve.error(epoch),
+            validation_loss=loss,
+            training_loss=0.9 * loss,
+            learning_rate=0.1,
+            checkpoint=True,
+        )
+        return [done, *self._go_on(epoch + 1, now)]
+
+    def _advanced(self, now: float) -> Advanced:
+        """The sums at a moment of the epoch: steps that are finished, validation images in proportion."""
+        pace, task, inside, rate = self.pace, self.task, now - self._epoch_began, self.worker.clock_rate
+        validation = validated = 0.0
+        checkpoint = 0.0
+        if now >= self._epoch_ends:
+            steps, images = pace.steps, task.training_images
+            validated, validation, checkpoint = (
+                task.validation_images,
+                pace.validation_seconds,
+                pace.checkpoint_seconds,
+            )
+        elif inside < pace.training_seconds:
+            steps = int(inside / pace.step_seconds)
+            images = min(task.training_images, steps * pace.images_per_step)
+        else:
+            steps, images = pace.steps, task.training_images
+            validation = min(pace.validation_seconds, inside - pace.training_seconds)
+            validated = task.validation_images * validation / pace.validation_seconds
+        return Advanced(
+            trial=self.order.trial,
+            attempt=self.order.attempt,
+            epoch=self.epoch,
+            elapsed=(now - self.began) * rate,
+            training_images=images,
+            validation_images=int(validated),
+            busy_seconds=(steps * pace.busy_seconds + validation) * rate,
+            communication_seconds=steps * pace.communication_seconds * rate,
+            validation_seconds=validation * rate,
+            input_seconds=steps * pace.input_seconds * rate,
+            checkpoint_seconds=checkpoint * rate,
+        )

@@ -1,0 +1,1 @@
+"""Training: the only floor of the project that knows torch."""

@@ -1,0 +1,124 @@
+"""The largest batch that fits, and what is done when one does not.
+
+On CUDA it is measured: a forward and a backward pass at growing batches, until memory is full. A CPU never says that it is out
+of memory before the kernel kills somebody, so there it is computed: the modelled training memory (see `morphism.cost`) against
+the memory a rank may use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from aiperf.train.conf import TrainerConf
+from aiperf.train.module import build
+from aiperf.train.precision import Precision
+from morphism import Graph, Map, cost
+
+LEAST = 8
+"""The smallest batch per accelerator, and the grain of all others."""
+LARGEST = 8192
+"""No batch above it is tried: from here on larger ones are no faster, and train worse."""
+
+
+class DoesNotFit(Exception):
+    """Out of memory, or by the model sure to be."""
+
+
+def memory_of_rank(conf: TrainerConf, device: torch.device, ranks: int) -> int:
+    """Bytes that a rank may use: `conf.memory_limit_bytes`, the accelerator's memory, or the host's divided by its ranks."""
+    if conf.memory_limit_bytes is not None:
+        return conf.memory_limit_bytes
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return _host_memory() // ranks
+
+
+def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
+    """Raises DoesNotFit where a step needs more than the limit at the least."""
+    needed = cost(graph).training_memory(batch, precision.bytes_per_element)
+    if needed > limit:
+        raise DoesNotFit(f"batch {batch} needs at least {needed} bytes, and a rank may use {limit}")
+
+
+def smaller(batch: int) -> int | None:
+    """Three quarters of a batch, rounded down to a multiple of 8; None when there is none left.
+
+    >>> smaller(448), smaller(16), smaller(8)
+    (336, 8, None)
+    """
+    return max(LEAST, batch * 3 // 4 // LEAST * LEAST) if batch > LEAST else None
+
+
+def largest_batch(graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int) -> int:
+    """The largest multiple of 8, up to 8192, whose step fits into `conf.ceiling_share` of the limit; 0 when none does."""
+    allowed = int(limit * conf.ceiling_share)
+
+    def fits(batch: int) -> bool:
+        if device.type != "cuda":
+            return cost(graph).training_memory(batch, precision.bytes_per_element) <= allowed
+        return _peak(graph, batch, device, precision, channels_last=conf.channels_last) <= allowed
+
+    low, high = 0, LEAST
+    while high <= LARGEST and fits(high):
+        low, high = high, high * 2
+    high = min(high, LARGEST + LEAST)
+    while high - low > max(LEAST, low // 32):  # to 3 %: each try costs a step, and TPE moves well below the ceiling
+        middle = (low + high) // 2 // LEAST * LEAST
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _peak(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> int:
+    """Bytes of the device that a forward and a backward pass take at most, momentum included; 2⁶³ when it was full."""
+    network: nn.Module | None = None
+    try:
+        network = build(graph).to(device)
+        if channels_last:
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        torch.cuda.reset_peak_memory_stats(device)
+        rehearse(network, graph, batch, device, precision, channels_last=channels_last)
+        momentum = 4 * cost(graph).parameters
+        return torch.cuda.max_memory_reserved(device) + momentum
+    except torch.cuda.OutOfMemoryError:
+        return 2**63
+    finally:
+        del network
+        torch.cuda.empty_cache()
+
+
+def rehearse(
+    network: nn.Module, graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool
+) -> None:
+    """One forward and backward pass over zeros, nothing kept of it but what it changed in running statistics.
+
+    Done before weights are given: it tells whether the batch fits, and lets kernels be chosen and compiled.
+    """
+    shape = graph.shapes[0]
+    assert isinstance(shape, Map)
+    images = torch.zeros(batch, shape.channels, shape.height, shape.width, device=device, dtype=precision.dtype)
+    if channels_last:
+        images = images.contiguous(memory_format=torch.channels_last)
+    network.train()
+    with precision.computing():
+        logits = network(images)
+        loss = nn.functional.cross_entropy(logits.float(), torch.zeros(batch, device=device, dtype=torch.int64))
+    loss.backward()
+    network.zero_grad(set_to_none=True)
+
+
+def _host_memory() -> int:
+    """Bytes available on this host to this process: free memory, or less where its control group allows less."""
+    available = 0
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    maximum, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if maximum.exists() and (text := maximum.read_text().strip()) != "max":
+        available = min(available, int(text) - int(used.read_text()))
+    return available

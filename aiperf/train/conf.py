@@ -1,0 +1,107 @@
+"""The choices a user has about training; no torch here.
+
+How the ranks of a worker exchange gradients, in which precision they compute, the optimiser's constants, and how long a
+silent rank is waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from aiperf.errors import BadConfiguration
+
+CollectiveChoice = Literal["auto", "horovod", "torch", "none"]
+PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
+CompileChoice = Literal["auto", "on", "off"]
+
+
+@dataclass
+class TrainerConf:
+    """How a worker trains."""
+
+    collective: str = "auto"
+    """What exchanges gradients between the ranks of a worker. horovod; torch (DistributedDataParallel); none (one rank); auto:
+    none for one rank, else horovod where it is built, else torch. The run records which it was."""
+    ranks: int | None = None
+    """Data-parallel processes of a worker. None: one for each accelerator; without accelerators 2 where there are 2 cores."""
+    threads: int | None = None
+    """Threads of one rank's arithmetic. None: the cores this process may use, divided by the ranks."""
+    nice: int = 0
+    """Added to the niceness of the ranks, 0..19."""
+    precision: str = "auto"
+    """What convolutions and matrix products compute in: fp32, tf32, bf16, fp16. Weights, gradients' sums and the optimiser
+    stay FP32. auto: bf16 where the hardware has it, else fp32."""
+    channels_last: bool = True
+    """Images and convolution weights with the channel as the fastest axis."""
+    compile: str = "auto"
+    """torch.compile. on; off; auto: measures before a trial, where enough work lies ahead, whether it pays."""
+    learning_rate: float = 0.1
+    """At the beginning of a trial; falls linearly."""
+    decay_epochs: int = 60
+    """Epochs after which the learning rate would reach zero; shorter rounds keep the slope."""
+    momentum: float = 0.9
+    weight_decay: float = 5e-5
+    label_smoothing: float = 0.1
+    scale_learning_rate: bool = False
+    """Multiply the learning rate by global batch / reference batch (Goyal et al., arXiv:1706.02677)."""
+    reference_batch: int = 256
+    """The global batch for which `learning_rate` is meant, where it is scaled."""
+    fp16_compression: bool = False
+    """Gradients travel between ranks as 16-bit floats. (Horovod takes no bfloat16 tensors.)"""
+    hang_seconds: float = 60.0
+    """A rank that shows no sign of life for so long is taken for hung, and its group is restarted. A step that legitimately
+    takes long extends it: at least 10 × the longest step so far is waited."""
+    start_seconds: float = 300.0
+    """A rank may take so long to start, to open the data set, to compile, and to do its first step."""
+    memory_limit_bytes: int | None = None
+    """Training memory a rank may use. None: the accelerator's; without accelerators the host's free memory divided by the
+    ranks. A batch whose modelled need lies above it is treated as out of memory."""
+    ceiling_share: float = 0.9
+    """Share of the memory that the largest batch may fill."""
+    keep_checkpoints_seconds: float = 30.0
+    """A checkpoint outlives its successor by so long: a driver that was killed may not have heard of the successor."""
+
+    def __post_init__(self) -> None:
+        _one_of("collective", self.collective, get_args(CollectiveChoice))
+        _one_of("precision", self.precision, get_args(PrecisionChoice))
+        _one_of("compile", self.compile, get_args(CompileChoice))
+        for option in ("ranks", "threads", "memory_limit_bytes", "decay_epochs", "reference_batch"):
+            value = getattr(self, option)
+            _must(value is None or value >= 1, option, "is at least 1", value)
+        for option in ("hang_seconds", "start_seconds", "learning_rate"):
+            _must(getattr(self, option) > 0, option, "is above 0", getattr(self, option))
+        for option in ("weight_decay", "keep_checkpoints_seconds"):
+            _must(getattr(self, option) >= 0, option, "is at least 0", getattr(self, option))
+        for option in ("momentum", "label_smoothing"):
+            _must(0 <= getattr(self, option) < 1, option, "is at least 0 and below 1", getattr(self, option))
+        _must(0 < self.ceiling_share <= 1, "ceiling_share", "is above 0 and at most 1", self.ceiling_share)
+        _must(0 <= self.nice <= 19, "nice", "is 0 to 19", self.nice)
+        if self.collective == "none" and self.ranks is not None and self.ranks > 1:
+            raise BadConfiguration(
+                f"trainer.collective='none' is one rank; found trainer.ranks={self.ranks!r}: "
+                "leave ranks out, or take collective=horovod or collective=torch"
+            )
+
+
+def ranks_of_worker(conf: TrainerConf, accelerators: int, cores: int) -> int:
+    """How many ranks a worker has: `conf.ranks`, else one an accelerator, else 2 on 2 or more cores.
+
+    >>> ranks_of_worker(TrainerConf(), accelerators=8, cores=64), ranks_of_worker(TrainerConf(), accelerators=0, cores=2)
+    (8, 2)
+    """
+    if conf.ranks is not None:
+        return conf.ranks
+    if conf.collective == "none":
+        return 1
+    return accelerators or min(2, cores)
+
+
+def _one_of(option: str, value: str, legal: tuple[str, ...]) -> None:
+    if value not in legal:
+        raise BadConfiguration(f"trainer.{option} is one of {', '.join(map(repr, legal))}; found {value!r}")
+
+
+def _must(holds: bool, option: str, law: str, value: object) -> None:
+    if not holds:
+        raise BadConfiguration(f"trainer.{option} {law}; found {value!r}")

@@ -1,0 +1,52 @@
+"""What a data set is, in numbers: enough to plan a run, count its operations and build its network's first and last layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+IMAGENET_TRAINING_IMAGES = 1_281_167
+IMAGENET_VALIDATION_IMAGES = 50_000
+IMAGENET_CLASSES = 1000
+
+# Mean and deviation of each channel over the training images, of pixels in 0..1: the figures that everyone uses.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR10_STD = (0.2470, 0.2435, 0.2616)
+SYNTHETIC_MEAN = (0.5,)  # by construction
+SYNTHETIC_STD = (0.25,)
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A set of labelled square images, split once into training and validation."""
+
+    name: str
+    training_images: int
+    validation_images: int
+    classes: int
+    image: int
+    """Height and width of an image as the network sees it, in pixels."""
+    channels: int
+    mean: tuple[float, ...]
+    """Per channel, of pixels in 0..1; images are given as (pixel − mean) / std."""
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        assert self.training_images > 0 and self.validation_images > 0 and self.classes > 1, self
+        assert len(self.mean) == len(self.std) == self.channels, self
+
+    @property
+    def is_full_imagenet(self) -> bool:
+        """True for all of ILSVRC-2012 at 224×224: 1,281,167 and 50,000 images of 1000 classes. A ranked run needs it."""
+        return (self.name, self.image, self.training_images, self.validation_images, self.classes) == (
+            "imagenet",
+            224,
+            IMAGENET_TRAINING_IMAGES,
+            IMAGENET_VALIDATION_IMAGES,
+            IMAGENET_CLASSES,
+        )
+
+
+# The split is ours (scikit-learn ships one set of 1797): see digits.py. Mean and deviation are of the training images.
+DIGITS = DataSet("digits", 1437, 360, 10, 8, 1, (0.3053,), (0.3761,))

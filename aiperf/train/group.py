@@ -1,0 +1,425 @@
+"""The ranks of one worker, as their owner on the worker's host sees them. No torch here; works inside a Ray actor and without Ray.
+
+    group = RankGroup(conf.trainer, conf.dataset, encode(start_graph), run_folder, accelerators=0, cores=2)
+    ready = group.start()                    # blocks until the ranks can take orders; tells what they have
+    group.order(Train(...))                  # one at a time; Drop any time
+    while ...:
+        for word in group.words(timeout=0.5):  # Ceiling first; then the trial's words, the last Done, Crashed or CheckpointGone
+            ...
+    group.close()
+
+A rank that is killed is seen within half a second, one that hangs within `conf.hang_seconds`: the attempt then ends with a Crashed
+that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks where one cannot be had any
+more. An order that comes meanwhile waits for it.
+"""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe, wait
+from pathlib import Path
+
+from aiperf.errors import AiperfError, BadConfiguration
+from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Train, Word
+from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.conf import TrainerConf, ranks_of_worker
+from aiperf.train.data.conf import DataSetConf
+from aiperf.train.processes import RankProcess
+from aiperf.train.pulse import Pulse
+from aiperf.train.rendezvous import HorovodRendezvous
+from aiperf.train.wire import Do, Failed, Ready, Setup
+
+_LOOK_SECONDS = 0.2
+"""How often processes and heartbeats are looked at."""
+_GRACE_SECONDS = 0.3
+"""After the first sign of a failure, so that the rank that caused it is told from those that only noticed."""
+_STARTS = 2
+"""With as many ranks, before one is left out."""
+
+
+class WorkerEnded(AiperfError):
+    """No rank can be started any more."""
+
+
+class _NotStarted(Exception):
+    """A start failed."""
+
+    def __init__(self, failure: Failed, rank: int) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+        self.rank = rank
+
+
+@dataclass(slots=True)
+class _Ranks:
+    """One start's processes and what they share."""
+
+    processes: list[RankProcess]
+    pulse: Pulse
+    folder: Path
+    rendezvous: HorovodRendezvous | None
+    ready: Ready | None = None
+
+    def end(self) -> None:
+        """Kills what still runs (a stopped process too) and removes what they shared."""
+        for process in self.processes:
+            process.kill()
+        if self.rendezvous is not None:
+            self.rendezvous.close()
+        self.pulse.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class RankGroup:
+    """See the head of this file. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        conf: TrainerConf,
+        dataset: DataSetConf,
+        start_graph: str,
+        run_folder: Path,
+        *,
+        accelerators: int,
+        cores: int,
+        worker: int = 0,
+    ) -> None:
+        """`start_graph`: as `morphism.encode` gives it. `run_folder`: checkpoints/ and logs/ are made in it. `accelerators`: CUDA
+        devices of this process that the worker owns, 0 for none. `cores`: of the host, for the worker.
+
+        Raises BadConfiguration for more ranks than accelerators.
+        """
+        ranks = ranks_of_worker(conf, accelerators, cores)
+        if accelerators and ranks > accelerators:
+            raise BadConfiguration(
+                f"a rank needs an accelerator of its own; found trainer.ranks={ranks} for {accelerators}: use at most that many"
+            )
+        self._conf = conf
+        self._dataset = dataset
+        self._start_graph = start_graph
+        self._run_folder = run_folder
+        self._cores = cores
+        self._worker = worker
+        self._devices: list[int | None] = list(range(ranks)) if accelerators else [None] * ranks
+        self._checkpoints = CheckpointFolder(run_folder / "checkpoints")
+        self._host = socket.gethostname()
+        self._words: queue.SimpleQueue[Word | WorkerEnded] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting: Do | None = None
+        self._doing: Do | None = None
+        self._interrupted: int | None = None
+        self._closing = False
+        self._ended: WorkerEnded | None = None
+        self._ranks: _Ranks | None = None
+        self._wake_here, self._wake_there = Pipe(duplex=False)
+        self._first: Future[Ready] = Future()
+        # the ranks die with the thread that starts them, so it is one that lives as long as the group
+        self._supervisor = threading.Thread(target=self._supervise, name="rank-group", daemon=True)
+
+    # --- for the owner
+
+    def start(self) -> Ready:
+        """Starts the ranks and waits until they can take orders.
+
+        Raises AiperfError for what the user can mend (configuration, data set), WorkerEnded when no rank can be started.
+        """
+        self._supervisor.start()
+        return self._first.result()
+
+    def order(self, order: Train | Drop) -> None:
+        """Train: one at a time, after the last one's final word; taken now, by its clock. Drop: done at once."""
+        if isinstance(order, Drop):
+            self._checkpoints.drop(order.trial)
+            return
+        with self._lock:
+            assert self._doing is None and self._waiting is None, (
+                f"trial {order.trial} ordered while another is trained"
+            )
+            self._waiting = Do(order, time.monotonic())
+        self._wake()
+
+    def words(self, timeout: float) -> list[Word]:
+        """What was said since, waiting up to `timeout` seconds for the first. Raises WorkerEnded once all is said and no rank
+        can be had any more."""
+        said: list[Word] = []
+        try:
+            word = self._words.get(timeout=timeout)
+            while True:
+                if isinstance(word, WorkerEnded):
+                    self._words.put(word)
+                    if said:
+                        return said
+                    raise word
+                said.append(word)
+                word = self._words.get_nowait()
+        except queue.Empty:
+            return said
+
+    def interrupt(self, trial: int) -> None:
+        """Ends the trial within a few steps, with its last Advanced and Crashed('interrupted'); the ranks live on. A trial that is
+        not being trained is none to end."""
+        with self._lock:
+            self._interrupted = trial
+        self._wake()
+
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the ranks, by rank; empty while there are none."""
+        with self._lock:
+            return tuple(process.pid for process in self._ranks.processes) if self._ranks else ()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether orders can be carried out, now or after a restart that is under way."""
+        return self._ended is None and not self._closing
+
+    def close(self) -> None:
+        """Ends the ranks, whatever they are doing; a checkpoint being written is finished if that takes less than 5 s."""
+        with self._lock:
+            self._closing = True
+        self._wake()
+        if self._supervisor.is_alive():
+            self._supervisor.join()
+
+    # --- the supervisor's thread
+
+    def _supervise(self) -> None:
+        try:
+            ranks = self._bring_up()
+            assert ranks.ready is not None
+            self._words.put(
+                Ceiling(worker=self._worker, family=ranks.ready.family, batch_size=ranks.ready.largest_batch)
+            )
+            self._first.set_result(ranks.ready)
+            while True:
+                failure = self._serve(ranks)
+                if failure is None:
+                    self._let_go(ranks)
+                    return
+                self._set_ranks(None)
+                ranks.end()
+                self._say_end(failure)
+                ranks = self._bring_up()
+        except _NotStarted as error:
+            reason = f"no rank can be started on {self._host}: {error}"
+            self._ended = WorkerEnded(reason)
+            if not self._first.done():
+                self._first.set_exception(AiperfError(str(error)) if error.failure.is_mendable else self._ended)
+            if self._waiting is not None:
+                self._doing = self._waiting
+                self._say_end(Failed(reason))
+            self._words.put(self._ended)
+        except BaseException as error:
+            self._ended = WorkerEnded(f"the supervisor of the ranks on {self._host} failed: {error!r}")
+            if not self._first.done():
+                self._first.set_exception(error)
+            self._words.put(self._ended)
+            raise
+        finally:
+            left, self._ranks = self._ranks, None
+            if left is not None:
+                left.end()
+
+    def _bring_up(self) -> _Ranks:
+        """Starts as many ranks as can be had. Raises _NotStarted when there is none left to try."""
+        while True:
+            for attempt in range(1, _STARTS + 1):
+                try:
+                    return self._start_ranks()
+                except _NotStarted as error:
+                    final = error.failure.is_mendable or self._closing
+                    if final or (attempt == _STARTS and len(self._devices) == 1):
+                        raise
+                    failed = error.rank
+            # the same rank's device failed again: go on without it
+            del self._devices[failed]
+
+    def _start_ranks(self) -> _Ranks:
+        count = len(self._devices)
+        folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-"))
+        pulse = Pulse(folder / "pulse", count, create=True)
+        rendezvous = HorovodRendezvous() if count > 1 else None
+        ranks = _Ranks([], pulse, folder, rendezvous)
+        self._set_ranks(ranks)
+        threads = self._conf.threads or max(1, self._cores // count)
+        (self._run_folder / "logs").mkdir(parents=True, exist_ok=True)
+        try:
+            for rank, device in enumerate(self._devices):
+                setup = Setup(
+                    conf=self._conf,
+                    dataset=self._dataset,
+                    start_graph=self._start_graph,
+                    checkpoints=self._checkpoints.path,
+                    rank=rank,
+                    ranks=count,
+                    accelerator=device,
+                    threads=threads,
+                    pulse=folder / "pulse",
+                    meeting=folder / "meeting",
+                )
+                environment = rendezvous.environment(rank, count) if rendezvous is not None else {}
+                log = self._run_folder / "logs" / f"worker-{self._worker}-rank-{rank}.log"
+                with self._lock:
+                    ranks.processes.append(RankProcess(setup, environment, log))
+            self._await_ready(ranks)
+        except BaseException:
+            self._set_ranks(None)
+            ranks.end()
+            raise
+        return ranks
+
+    def _await_ready(self, ranks: _Ranks) -> None:
+        deadline = time.monotonic() + self._conf.start_seconds
+        missing = set(range(len(ranks.processes)))
+        while missing:
+            for process, message in self._hear(ranks, _LOOK_SECONDS):
+                match message:
+                    case Ready():
+                        missing.discard(process.rank)
+                        if process.rank == 0:
+                            ranks.ready = message
+                    case Failed():
+                        failure, rank = self._cause(ranks)
+                        raise _NotStarted(failure, rank)
+            if self._closing:
+                raise _NotStarted(Failed("closed while it started"), 0)
+            if any(process.has_ended() for process in ranks.processes):
+                failure, rank = self._cause(ranks)
+                raise _NotStarted(failure, rank)
+            if time.monotonic() > deadline:
+                late = min(missing)
+                raise _NotStarted(
+                    Failed(f"{self._named(ranks, late)} was not ready within {self._conf.start_seconds} s"), late
+                )
+
+    def _serve(self, ranks: _Ranks) -> Failed | None:
+        """Hands orders down and words up until something fails; None when the group is to be closed."""
+        while True:
+            with self._lock:
+                if self._closing:
+                    return None
+                do, self._waiting = self._waiting, None
+                if do is not None:
+                    self._doing = do
+                doing, interrupted = self._doing, self._interrupted
+                self._interrupted = None
+            if do is not None:
+                ranks.pulse.forget()
+                for process in ranks.processes:
+                    ranks.pulse.beat(process.rank, 0, self._conf.start_seconds)
+                    process.send(do)
+            if interrupted is not None and doing is not None and doing.order.trial == interrupted:
+                ranks.pulse.interrupt(interrupted)
+            for _, message in self._hear(ranks, _LOOK_SECONDS):
+                match message:
+                    case Failed():
+                        return self._cause(ranks)[0]
+                    case Ready():
+                        raise AssertionError("a rank was ready twice")
+                    case word:
+                        self._say(word)
+            if any(process.has_ended() for process in ranks.processes):
+                return self._cause(ranks)[0]
+            if hung := self._hung(ranks):
+                return hung
+
+    def _hear(self, ranks: _Ranks, timeout: float) -> list[tuple[RankProcess, Ready | Word | Failed]]:
+        """What ranks have sent, waiting up to `timeout` for the first, or for a call of the owner."""
+        by_pipe: dict[object, RankProcess] = {
+            process.pipe: process for process in ranks.processes if not process.pipe.closed
+        }
+        heard = []
+        for pipe in wait([*(process.pipe for process in by_pipe.values()), self._wake_here], timeout):
+            if pipe is self._wake_here:
+                self._wake_here.recv_bytes()
+                continue
+            process = by_pipe[pipe]
+            message = process.receive()
+            if message is not None:
+                heard.append((process, message))
+        return heard
+
+    def _say(self, word: Word) -> None:
+        if isinstance(word, Done | Crashed | CheckpointGone):
+            with self._lock:
+                self._doing = None
+        self._words.put(word)
+
+    def _say_end(self, failure: Failed) -> None:
+        """The attempt's last words, when there is one."""
+        with self._lock:
+            doing, self._doing = self._doing, None
+            self._waiting = None if doing is not None and self._waiting is doing else self._waiting
+        if doing is not None:
+            for word in failure.words:
+                self._words.put(word)
+            order = doing.order
+            self._words.put(
+                Crashed(trial=order.trial, attempt=order.attempt, reason=failure.reason, retry=failure.retry)
+            )
+
+    def _cause(self, ranks: _Ranks) -> tuple[Failed, int]:
+        """Which rank it was, after a moment in which the others' failures come in too."""
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < deadline:
+            for _, message in self._hear(ranks, 0.05):
+                if not isinstance(message, Ready | Failed):
+                    self._say(message)
+
+        def suspicion(process: RankProcess) -> int:
+            if process.signal is not None and process.signal != signal.SIGABRT:
+                return 0  # killed from outside, or by the kernel for its memory
+            if process.failed is not None and not process.failed.is_peer:
+                return 1
+            if process.has_ended() and process.failed is None:
+                return 2  # Gloo and Horovod may abort when a peer is gone
+            return 3
+
+        culprit = min(ranks.processes, key=suspicion)
+        name = self._named(ranks, culprit.rank)
+        if culprit.failed is not None:
+            failed = culprit.failed
+            return Failed(
+                f"{name} failed: {failed.reason}", failed.words, False, failed.is_mendable, failed.retry
+            ), culprit.rank
+        return Failed(f"{name} {culprit.end_in_words()}"), culprit.rank
+
+    def _hung(self, ranks: _Ranks) -> Failed | None:
+        now = time.monotonic()
+        stopped = [process for process in ranks.processes if process.stopped_for(now) >= self._conf.hang_seconds]
+        overdue = ranks.pulse.overdue(now)
+        if not stopped and not overdue:
+            return None
+        asleep = [process for process in ranks.processes if process.stopped_for(now) > 0]
+        # the others wait for it in the exchange, and are overdue too: one that is stopped, else the one that did the fewest steps
+        steps = ranks.pulse.steps()
+        rank = asleep[0].rank if asleep else min(overdue, key=lambda each: (steps[each], overdue.index(each)))
+        how = "is stopped (SIGSTOP or a debugger)" if asleep else "hangs"
+        return Failed(
+            f"{self._named(ranks, rank)} {how}: no sign of life within the time it had, at step {steps[rank]}"
+        )
+
+    def _named(self, ranks: _Ranks, rank: int) -> str:
+        return f"rank {rank} of {len(ranks.processes)} on {self._host}"
+
+    def _let_go(self, ranks: _Ranks) -> None:
+        for process in ranks.processes:
+            process.hang_up()
+        deadline = time.monotonic() + 5.5
+        while time.monotonic() < deadline and not all(process.has_ended() for process in ranks.processes):
+            time.sleep(0.01)
+
+    def _set_ranks(self, ranks: _Ranks | None) -> None:
+        with self._lock:
+            self._ranks = ranks
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._wake_there.send_bytes(b"")

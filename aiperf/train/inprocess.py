@@ -1,0 +1,48 @@
+"""Training in this process, on one device and without ranks: for the inline executor, tests and benchmarks.
+
+with open_data(conf.dataset) as data:
+    for word in train_here(order, TrainerConf(), data, start(...), folder):
+        ...
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from aiperf.messages import Train, Word
+from aiperf.train.checkpoint import Writer
+from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.collective import Alone
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.opened import OpenData
+from aiperf.train.loop import train
+from aiperf.train.place import Place
+from morphism import Graph
+
+
+def train_here(
+    order: Train,
+    conf: TrainerConf,
+    data: OpenData,
+    start: Graph,
+    checkpoints: Path,
+    device: torch.device | None = None,
+    taken: float | None = None,
+) -> Iterator[Word]:
+    """Carries out one order and gives its words as they come; the last is Done, Crashed or CheckpointGone.
+
+    `start`: the run's starting graph; `checkpoints`: the run's folder of checkpoints; `device`: the CPU unless given;
+    `taken`: time.monotonic() when the order was taken, now unless given.
+    """
+    taken = time.monotonic() if taken is None else taken
+    writer = Writer(CheckpointFolder(checkpoints), conf.keep_checkpoints_seconds)
+    try:
+        place = Place.make(conf, data, start, device or torch.device("cpu"), Alone(), writer)
+        yield from train(order, place, taken)
+    finally:
+        writer.settle()
+        writer.close()

@@ -1,0 +1,332 @@
+"""One rank's training of one trial: epochs, validation after each, and the words that report them.
+
+Nothing in a step waits for the device to say a number: losses are summed on it and read once an epoch. Rank 0's words are the
+trial's; the other ranks do the same steps in silence.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import msgspec
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Train, Word
+from aiperf.procedure import PAPER, has_stopped_improving
+from aiperf.seeds import derive
+from aiperf.train.ceiling import DoesNotFit, smaller
+from aiperf.train.checkpoint import Snapshot, copied
+from aiperf.train.clock import EpochClock, Reports, Span
+from aiperf.train.data.batches import Batch
+from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
+from aiperf.train.place import Place
+from aiperf.train.prepare import CheckpointMissing, Ready, prepare, walk
+from aiperf.train.timeline import Mark
+
+
+class RankOutOfMemory(Exception):
+    """One rank of several ran out of memory within a step: the others wait for it, and only a new group gets them out."""
+
+    def __init__(self, batch: int, word: OutOfMemory | None) -> None:
+        super().__init__(f"out of memory at batch {batch}")
+        self.word = word
+        """Tells of the smaller batch that the next attempt should be made with; None when there is none."""
+
+
+def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
+    """Trains a trial to its end and says how it goes; the last word is Done, Crashed or CheckpointGone.
+
+    `taken`: time.monotonic() when the order was taken. Words come in order; the one of an epoch is held back until its
+    checkpoint stands, with all that follow it. Raises RankFailed when another rank is gone, RankOutOfMemory where several ranks
+    cannot agree on a smaller batch any more, and whatever the data set or torch raise.
+    """
+    held: deque[Word | _WhenWritten] = deque()
+    for word in _Attempt(order, place, taken).run():
+        if word is not None:
+            held.append(word)
+        while held and _is_ready(held[0]):
+            yield _settled(held.popleft())
+    while held:
+        yield _settled(held.popleft())
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A step that the device may not have finished."""
+
+    begin: Mark
+    end: Mark
+    exchanged: tuple[Mark, Mark] | None
+    images: int
+    is_training: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _WhenWritten:
+    """An epoch's word, whose `checkpoint` becomes true when the file stands."""
+
+    word: EpochDone
+    file: Future[bool]
+
+
+_Words = Generator["Word | _WhenWritten | None", None, None]
+"""None: a step went by, and a word that was held back may be ready."""
+
+
+def _is_ready(word: Word | _WhenWritten) -> bool:
+    return not isinstance(word, _WhenWritten) or word.file.done()
+
+
+def _settled(word: Word | _WhenWritten) -> Word:
+    """Waits for the file. A disk that is full or gone costs the checkpoint, not the trial: the word says there is none."""
+    if not isinstance(word, _WhenWritten):
+        return word
+    try:
+        stands = word.file.result()
+    except OSError as error:
+        print(f"no checkpoint of trial {word.word.advanced.trial}: {error}", file=sys.stderr, flush=True)
+        stands = False
+    return msgspec.structs.replace(word.word, checkpoint=stands)
+
+
+class _Interrupted(Exception):
+    """The driver wants this trial to end."""
+
+
+class _Attempt:
+    """The state of one attempt as its epochs go by."""
+
+    def __init__(self, order: Train, place: Place, taken: float) -> None:
+        self._order = order
+        self._place = place
+        self._taken = taken
+        self._reports = Reports(order.trial, order.attempt, order.progress_seconds, order.edges)
+        self._losses = list(order.losses)
+        self._epoch = order.first_epoch
+        self._batch = order.batch_size
+        self._step = 0
+        self._longest_step = 0.0
+        self._snapshot: Snapshot | None = None
+        self._said_prepared = False
+
+    def run(self) -> _Words:
+        order = self._order
+        who = {"trial": order.trial, "attempt": order.attempt}
+        while True:
+            try:
+                yield from self._from_here()
+                return
+            except CheckpointMissing as error:
+                yield CheckpointGone(**who, missing=error.trial, reason=str(error))
+                return
+            except _Interrupted:
+                yield Crashed(**who, reason="interrupted", retry=True)
+                return
+            except (DoesNotFit, torch.cuda.OutOfMemoryError) as error:
+                agreed = isinstance(error, DoesNotFit) or self._place.collective.ranks == 1
+                # the traceback, which holds the step's tensors, is let go before anything is tried again
+            reduced = smaller(self._batch)
+            word = None
+            if reduced is not None:
+                word = OutOfMemory(**who, from_batch_size=self._batch, to_batch_size=reduced)
+            if not agreed:
+                raise RankOutOfMemory(self._batch, word)
+            if word is None:
+                yield Crashed(**who, reason=f"out of memory even at batch {self._batch}", retry=False)
+                return
+            if self._place.device.type == "cuda":
+                torch.cuda.empty_cache()
+            yield word
+            self._batch = word.to_batch_size
+
+    def _from_here(self) -> _Words:
+        """Epoch after epoch, from the current one at the current batch."""
+        order = self._order
+        ready = prepare(order, self._place, self._epoch, self._batch, self._snapshot)
+        if not self._said_prepared:
+            yield ready.prepared
+            self._said_prepared = True
+        while True:
+            yield from self._one_epoch(ready)
+            if not math.isfinite(self._losses[-1]):
+                reason = f"diverged: the loss of epoch {self._epoch} is not finite"
+                yield Crashed(trial=order.trial, attempt=order.attempt, reason=reason, retry=False)
+                return
+            if self._is_over():
+                reason = "epochs" if self._epoch >= order.last_epoch else "early stop"
+                yield Done(trial=order.trial, attempt=order.attempt, reason=reason)
+                return
+            self._epoch += 1
+
+    def _is_over(self) -> bool:
+        order = self._order
+        return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, PAPER.improvement)
+
+    def _one_epoch(self, ready: Ready) -> _Words:
+        """Training, validation, checkpoint; appends the epoch's validation loss."""
+        place, order = self._place, self._order
+        rate = learning_rate(place.conf, self._epoch, ready.batch * place.collective.ranks)
+        set_learning_rate(ready.optimiser, rate)
+        # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
+        torch.manual_seed(derive(order.seed, "dropout", self._epoch, place.collective.rank))
+        place.timeline.anchor()
+        clock = EpochClock(self._reports, self._epoch)
+
+        training = yield from self._training(ready, clock)
+        # each rank normalised with its own images; from here on they are one network again
+        place.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
+        validation = yield from self._validation(ready, clock)
+        sums = place.collective.total([*training.read(), *validation.read()])
+        training_images, training_loss, _, validation_images, validation_loss, correct = sums
+        self._losses.append(validation_loss / validation_images)
+        is_finite = math.isfinite(training_loss) and math.isfinite(validation_loss)
+        if not is_finite:
+            self._losses[-1] = math.inf
+
+        file = self._checkpoint(ready, clock, is_last=self._is_over()) if is_finite else None
+        *edges, advanced = clock.finish(self._now(), round(training_images), round(validation_images))
+        yield from edges
+        if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
+            yield advanced
+            return
+        done = EpochDone(
+            advanced=advanced,
+            accuracy=correct / validation_images,
+            validation_loss=validation_loss / validation_images,
+            training_loss=training_loss / training_images,
+            learning_rate=rate,
+            checkpoint=False,
+        )
+        yield _WhenWritten(done, file) if file is not None else done
+
+    def _training(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
+        place, order, exchange = self._place, self._order, ready.exchange
+        timeline, ranks = place.timeline, place.collective.ranks
+        account = _Account(place.device)
+        exchange.module.train()
+        batches = place.data.training(ready.batch, **walk(place), epoch=self._epoch, seed=derive(order.seed, "order"))
+        yield from clock.begin_pass(self._now())
+        pending: deque[_Pending] = deque()
+        try:
+            for batch in batches:
+                if place.life.is_time_to_stop(order.trial, self._step):
+                    yield from self._finish_steps(pending, clock, 0)
+                    raise _Interrupted
+                begin = timeline.mark()
+                with _eager_if(ready.prepared.compiled and batch.count != ready.batch), place.precision.computing():
+                    logits = exchange.module(batch.images)
+                    loss = F.cross_entropy(logits.float(), batch.labels, label_smoothing=place.conf.label_smoothing)
+                account.add(batch, loss)
+                if batch.count * ranks != batch.global_count:
+                    # ranks with fewer images count for less: the mean over ranks is then the mean over images
+                    loss = loss * (batch.count * ranks / batch.global_count)
+                exchanged = exchange.backward(loss)
+                exchange.update()
+                pending.append(_Pending(begin, timeline.mark(), exchanged, batch.global_count, True))
+                self._step += 1
+                yield from self._finish_steps(pending, clock, timeline.behind)
+            yield from self._finish_steps(pending, clock, 0)
+        finally:
+            batches.close()
+        return account
+
+    def _validation(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
+        place, network = self._place, ready.network
+        timeline = place.timeline
+        account = _Account(place.device)
+        network.eval()
+        batches = place.data.validation(ready.batch, **walk(place))
+        yield from clock.begin_pass(self._now())
+        pending: deque[_Pending] = deque()
+        try:
+            for batch in batches:
+                begin = timeline.mark()
+                with torch.inference_mode(), place.precision.computing():
+                    logits = network.forward(batch.images).float()  # not a call: what is compiled is the training step
+                    loss = F.cross_entropy(logits, batch.labels)
+                    account.add(batch, loss)
+                    account.add_correct((logits.argmax(1) == batch.labels).sum())
+                pending.append(_Pending(begin, timeline.mark(), None, batch.global_count, False))
+                yield from self._finish_steps(pending, clock, timeline.behind)
+            yield from self._finish_steps(pending, clock, 0)
+        finally:
+            batches.close()
+        return account
+
+    def _finish_steps(
+        self, pending: deque[_Pending], clock: EpochClock, behind: int
+    ) -> Generator[Word | None, None, None]:
+        """Accounts for the steps that are more than `behind` back, waiting for the device where it has not come so far."""
+        second = self._place.timeline.second
+        while len(pending) > behind:
+            step = pending.popleft()
+            end = second(step.end)
+            exchanged = 0.0 if step.exchanged is None else second(step.exchanged[1]) - second(step.exchanged[0])
+            begin = second(step.begin)
+            yield from clock.step(
+                Span(begin - self._taken, end - self._taken, step.images, step.is_training, max(0.0, exchanged))
+            )
+            self._longest_step = max(self._longest_step, end - begin)
+            self._place.life.beat(self._step, self._patience())
+            yield None
+
+    def _patience(self) -> float:
+        """How long this rank may now be silent: the first steps of a trial may choose and compile kernels."""
+        conf = self._place.conf
+        if self._step <= self._place.timeline.behind + 1:
+            return max(conf.start_seconds, 10 * self._longest_step)
+        return max(conf.hang_seconds, 10 * self._longest_step)
+
+    def _checkpoint(self, ready: Ready, clock: EpochClock, *, is_last: bool) -> Future[bool] | None:
+        place, began = self._place, time.monotonic()
+        if place.writer is None:
+            return None
+        self._snapshot = Snapshot(
+            trial=self._order.trial,
+            epoch=self._epoch,
+            fingerprint=ready.graph.fingerprint,
+            weights=copied(ready.network.state_dict()),
+            momentum=copied(momentum_of(ready.exchange.optimiser, ready.network)),
+            scaler=ready.scaler.state_dict() if ready.scaler is not None else {},
+        )
+        place.timeline.anchor()  # the copies are made when this returns: the writer reads them from another stream
+        file = place.writer.submit(self._snapshot, is_last=is_last)
+        clock.stood_still(time.monotonic() - began)
+        return file
+
+    def _now(self) -> float:
+        return time.monotonic() - self._taken
+
+
+class _Account:
+    """Sums over a pass, kept on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._images = 0
+        self._loss = torch.zeros((), dtype=torch.float64, device=device)
+        self._correct = torch.zeros((), dtype=torch.int64, device=device)
+
+    def add(self, batch: Batch, mean_loss: Tensor) -> None:
+        self._images += batch.count
+        self._loss.add_(mean_loss.detach(), alpha=batch.count)
+
+    def add_correct(self, correct: Tensor) -> None:
+        self._correct.add_(correct)
+
+    def read(self) -> tuple[float, float, float]:
+        """Images, summed loss, correct answers; waits for the device."""
+        return float(self._images), self._loss.item(), float(self._correct.item())
+
+
+def _eager_if(eager: bool) -> AbstractContextManager[object]:
+    # a compiled network would be compiled again for the last, smaller batch
+    return torch.compiler.set_stance("force_eager") if eager else nullcontext()

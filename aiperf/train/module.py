@@ -1,0 +1,205 @@
+"""A graph as a torch module whose forward is straight-line Python, as if the network had been written by hand.
+
+The source is generated once, when the module is built, so that no node is interpreted in the hot path. This file owns
+which operations may work in place. It knows nothing of initial values: weights are NaN until they are given.
+"""
+
+import linecache
+from collections.abc import Callable, Iterator
+from math import nan
+from typing import Any, assert_never
+
+import torch
+from torch import Tensor, nn
+
+from morphism import (
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    Graph,
+    Input,
+    Map,
+    MaxPooling,
+    Relu,
+    Softmax,
+    Vector,
+)
+from morphism.ops import BATCH_NORMALISATION_EPSILON, BATCH_NORMALISATION_MOMENTUM
+
+
+def build(graph: Graph) -> "Network":
+    """A module that computes the graph up to its logits; float32, on torch's default device.
+
+    Its forward takes images (batch, channels, height, width) and gives logits (batch, classes): the softmax at the
+    graph's end belongs to the loss. State-dict keys are "<node name>.<weight|bias|running_mean|running_var|…>".
+
+    Weights of convolutions and dense layers are NaN until `initialise` or `load_state_dict` gives them, so that a
+    network nobody initialised cannot train unnoticed.
+
+    Raises ValueError for a node whose name torch needs itself ('half', 'training').
+    """
+    return Network(graph)
+
+
+def source(graph: Graph) -> str:
+    """The Python text of the forward that `build` compiles: a line for each node, values let go after their last use."""
+    return "\n".join(("def forward(self, v0):", *(f"    {line}" for line in _lines(graph)), ""))
+
+
+class Network(nn.Module):
+    """A network made from a graph by `build`. It can be copied and pickled."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self._graph = graph
+        for index, node in enumerate(graph.nodes):
+            layer = _layer(graph, index)
+            if layer is not None:
+                _place(self, node.name.split("."), layer)
+        self._straight_line = _compile(graph)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self._straight_line(self, images)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a generated function cannot be pickled; it is made again from the graph
+        return {key: value for key, value in self.__dict__.items() if key != "_straight_line"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._straight_line = _compile(self._graph)
+
+
+class _UnsetConvolution(nn.Conv2d):
+    # drawing values only for them to be overwritten is most of the time that building would take
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.weight, nan)
+
+
+class _UnsetDense(nn.Linear):
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.weight, nan)
+        nn.init.constant_(self.bias, nan)
+
+
+def _layer(graph: Graph, index: int) -> nn.Module | None:
+    """The submodule that holds the node's tensors, or None when it has none."""
+    node = graph.nodes[index]
+    match node.op:
+        case Convolution(out_channels, kernel, stride, padding, groups):
+            channels = _channels(graph, index)
+            return _UnsetConvolution(channels, out_channels, kernel, stride, padding, groups=groups, bias=False)
+        case BatchNormalisation():
+            return nn.BatchNorm2d(
+                _channels(graph, index), eps=BATCH_NORMALISATION_EPSILON, momentum=BATCH_NORMALISATION_MOMENTUM
+            )
+        case Dense(out_features):
+            return _UnsetDense(_channels(graph, index), out_features)
+        case (
+            Input()
+            | Relu()
+            | Add()
+            | Concat()
+            | MaxPooling()
+            | AveragePooling()
+            | GlobalAveragePooling()
+            | Dropout()
+            | Softmax()
+        ):
+            return None
+        case _:
+            assert_never(node.op)
+
+
+def _channels(graph: Graph, index: int) -> int:
+    match graph.shapes[graph.nodes[index].inputs[0]]:
+        case Map(channels):
+            return channels
+        case Vector(features):
+            return features
+
+
+def _place(parent: nn.Module, path: list[str], layer: nn.Module) -> None:
+    for depth, segment in enumerate(path):
+        if segment not in parent._modules:
+            if hasattr(parent, segment):
+                raise ValueError(
+                    f"node {'.'.join(path)!r}: a part of a node's name becomes the name of a torch module, and every one of "
+                    f"those has a {segment!r} already; rename the node"
+                )
+            parent.add_module(segment, layer if depth == len(path) - 1 else nn.Module())
+        parent = parent.get_submodule(segment)
+
+
+def _lines(graph: Graph) -> Iterator[str]:
+    for index, node in enumerate(graph.nodes[1:-1], start=1):
+        yield f"v{index} = {_expression(graph, index)}"
+        spent = [f"v{entering}" for entering in dict.fromkeys(node.inputs) if graph.readers[entering][-1] == index]
+        if spent:
+            yield f"del {', '.join(spent)}"
+    yield f"return v{graph.nodes[-1].inputs[0]}"
+
+
+def _expression(graph: Graph, index: int) -> str:
+    node = graph.nodes[index]
+    first = f"v{node.inputs[0]}" if node.inputs else ""
+    match node.op:
+        case Convolution() | BatchNormalisation() | Dense():
+            path = "".join(f"._modules[{segment!r}]" for segment in node.name.split("."))
+            return f"self{path}({first})"
+        case Relu():
+            return f"{first}.relu_()" if _may_overwrite(graph, node.inputs[0]) else f"{first}.relu()"
+        case Add():
+            # into a summand that nobody else needs, as a hand-written `out += identity` does
+            left, right = node.inputs
+            if _may_overwrite(graph, left):
+                return f"v{left}.add_(v{right})"
+            if _may_overwrite(graph, right):
+                return f"v{right}.add_(v{left})"
+            return f"v{left} + v{right}"
+        case Concat():
+            return f"cat(({', '.join(f'v{entering}' for entering in node.inputs)}), 1)"
+        case MaxPooling(kernel, stride, padding):
+            return f"max_pool2d({first}, {kernel!r}, {stride!r}, {padding!r})"
+        case AveragePooling(kernel, stride, padding):
+            return f"avg_pool2d({first}, {kernel!r}, {stride!r}, {padding!r})"
+        case GlobalAveragePooling():
+            return f"{first}.mean((2, 3))"
+        case Dropout(probability):
+            return f"dropout({first}, {probability!r}, self.training)"
+        case Input() | Softmax():
+            raise AssertionError(f"{node.name!r}: an input is only ever the first node, a softmax the last")
+        case _:
+            assert_never(node.op)
+
+
+def _may_overwrite(graph: Graph, index: int) -> bool:
+    """Whether the node's value is read once, and is not kept by the node itself for its backward pass.
+
+    A ReLU keeps its output; a dropout in evaluation mode hands on its input; what pooling keeps differs by backend, so
+    it is left alone.
+    """
+    return len(graph.readers[index]) == 1 and isinstance(
+        graph.nodes[index].op, Convolution | BatchNormalisation | Add | Dense
+    )
+
+
+def _compile(graph: Graph) -> Callable[[Network, Tensor], Tensor]:
+    text = source(graph)
+    name = f"<network {graph.fingerprint[:16]}>"
+    # a traceback through the network then shows the line that failed
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {
+        "cat": torch.cat,
+        "max_pool2d": torch.max_pool2d,
+        "avg_pool2d": nn.functional.avg_pool2d,
+        "dropout": nn.functional.dropout,
+    }
+    exec(compile(text, name, "exec"), scope)  # names enter the text only as quoted keys
+    forward: Callable[[Network, Tensor], Tensor] = scope["forward"]
+    return forward

@@ -1,0 +1,56 @@
+"""Stochastic gradient descent as the benchmark prescribes, and the learning rate of each epoch."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from aiperf.train.conf import TrainerConf
+
+
+def learning_rate(conf: TrainerConf, epoch: int, global_batch: int) -> float:
+    """The rate of an epoch, from 1: linear from `learning_rate` towards zero at `decay_epochs`, anew for each trial.
+
+    Epochs beyond `decay_epochs` keep the last rate above zero.
+
+    >>> [round(learning_rate(TrainerConf(), epoch, 256), 4) for epoch in (1, 31, 60)]
+    [0.1, 0.05, 0.0017]
+    """
+    left = max(1, conf.decay_epochs - (epoch - 1)) / conf.decay_epochs
+    scale = global_batch / conf.reference_batch if conf.scale_learning_rate else 1.0
+    return conf.learning_rate * scale * left
+
+
+def sgd(module: nn.Module, conf: TrainerConf) -> torch.optim.SGD:
+    """SGD with momentum and weight decay, one fused kernel for all parameters."""
+    return torch.optim.SGD(
+        module.parameters(),
+        lr=conf.learning_rate,
+        momentum=conf.momentum,
+        weight_decay=conf.weight_decay,
+        fused=True,
+    )
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
+    """The momentum buffers by the parameter's name; of those that have one (none before the first step)."""
+    found = {}
+    for name, parameter in module.named_parameters():
+        buffer = optimiser.state[parameter].get("momentum_buffer") if parameter in optimiser.state else None
+        if buffer is not None:
+            found[name] = buffer
+    return found
+
+
+def give_momentum(optimiser: torch.optim.Optimizer, module: nn.Module, momentum: dict[str, torch.Tensor]) -> None:
+    """Puts momentum buffers in place, copied into the layout (device, memory format) of their parameters."""
+    for name, parameter in module.named_parameters():
+        if name in momentum:
+            buffer = torch.empty_like(parameter, requires_grad=False)
+            buffer.copy_(momentum[name])
+            optimiser.state[parameter]["momentum_buffer"] = buffer

@@ -1,0 +1,97 @@
+"""What a rank has for the whole run, trial after trial: the opened data set, the device, the ranks beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from aiperf.train.ceiling import memory_of_rank
+from aiperf.train.checkpoint import Writer
+from aiperf.train.collective import Collective
+from aiperf.train.compiling import Expectation
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.opened import OpenData
+from aiperf.train.precision import Precision, choose
+from aiperf.train.timeline import Timeline, timeline_of
+from morphism import Graph
+
+
+class Life(Protocol):
+    """A rank's bond to its supervisor."""
+
+    def beat(self, step: int, silent_seconds: float) -> None:
+        """Says that it lives, and how long it may now be silent."""
+        ...
+
+    def is_time_to_stop(self, trial: int, step: int) -> bool:
+        """Whether all ranks are to leave the trial before this training step."""
+        ...
+
+
+class Unwatched:
+    """The life of a rank that nobody watches: never stopped."""
+
+    def beat(self, step: int, silent_seconds: float) -> None:
+        return None
+
+    def is_time_to_stop(self, trial: int, step: int) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class Place:
+    """One rank's. `Place.make` chooses the rest from the configuration."""
+
+    conf: TrainerConf
+    data: OpenData
+    start: Graph
+    """The run's starting graph, from which lineages begin."""
+    device: torch.device
+    collective: Collective
+    precision: Precision
+    timeline: Timeline
+    memory_bytes: int
+    """What this rank may use for training."""
+    writer: Writer | None
+    """Of checkpoints: rank 0's; None elsewhere."""
+    life: Life = field(default_factory=Unwatched)
+    compiling: Expectation = field(default_factory=Expectation)
+
+    @staticmethod
+    def make(
+        conf: TrainerConf,
+        data: OpenData,
+        start: Graph,
+        device: torch.device,
+        collective: Collective,
+        writer: Writer | None,
+        life: Life | None = None,
+    ) -> Place:
+        """Also sets torch's process-wide switches of precision.
+
+        Raises BadConfiguration for a precision that the device lacks."""
+        precision = choose(conf.precision, device)
+        precision.switch_on()
+        return Place(
+            conf=conf,
+            data=data,
+            start=start,
+            device=device,
+            collective=collective,
+            precision=precision,
+            timeline=timeline_of(device),
+            memory_bytes=memory_of_rank(conf, device, collective.ranks),
+            writer=writer,
+            life=life or Unwatched(),
+        )
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank speaks for all."""
+        return self.collective.rank == 0
+
+    def all_agree(self, own: bool) -> bool:
+        """Whether it is so on every rank; all ranks must ask."""
+        return self.collective.total([0.0 if own else 1.0])[0] == 0.0

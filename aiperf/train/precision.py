@@ -1,0 +1,79 @@
+"""What convolutions and matrix products compute in. Weights, running statistics and the optimiser's state are always FP32."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from aiperf.errors import BadConfiguration
+
+_DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """A precision on a device."""
+
+    name: str
+    """fp32, tf32, bf16 or fp16, as the run records it. Nothing narrower than 16 bits exists here."""
+    device_type: str
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of activations, and of the images that enter."""
+        return _DTYPES[self.name]
+
+    @property
+    def bytes_per_element(self) -> int:
+        return self.dtype.itemsize
+
+    def computing(self) -> AbstractContextManager[object]:
+        """Within it, forward passes compute in this precision (autocast for the 16-bit ones)."""
+        if self.dtype is torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device_type, dtype=self.dtype)
+
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """Loss scaling, which FP16's narrow range of exponents needs; None for the others."""
+        return torch.amp.GradScaler(self.device_type) if self.name == "fp16" else None
+
+    def switch_on(self) -> None:
+        """Sets torch's process-wide switches: TF32 only where it was chosen."""
+        torch.backends.cuda.matmul.allow_tf32 = self.name != "fp32"
+        torch.backends.cudnn.allow_tf32 = self.name != "fp32"
+        # without it cuDNN takes heuristics' first algorithm; shapes are fixed within a trial, so searching pays at once
+        torch.backends.cudnn.benchmark = self.device_type == "cuda"
+
+
+def choose(choice: str, device: torch.device) -> Precision:
+    """The precision for a device; `auto` is bf16 where the hardware multiplies it natively, else fp32.
+
+    Raises BadConfiguration for tf32 where there are no tensor cores that have it.
+    """
+    if choice == "auto":
+        return Precision("bf16" if has_native_bfloat16(device) else "fp32", device.type)
+    if choice == "tf32" and not (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)):
+        raise BadConfiguration(
+            f"trainer.precision='tf32' needs an NVIDIA accelerator from Ampere on; found {device.type!r}: take 'fp32' or 'bf16'"
+        )
+    return Precision(choice, device.type)
+
+
+def has_native_bfloat16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bfloat16: CUDA compute capability 8 on; x86 with AVX512_BF16 or AMX; Arm with bf16.
+
+    Emulated bfloat16, which torch offers on any CPU, is slower than FP32.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != "cpu":
+        return False
+    try:
+        flags = Path("/proc/cpuinfo").read_text().split()
+    except FileNotFoundError:  # macOS: Apple's processors from M2 on have it, and none is a benchmark's host
+        return False
+    return "bf16" in flags if platform.machine() == "aarch64" else not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)

@@ -1,0 +1,69 @@
+"""Signs of life: a small shared file in which each rank says until when it may be silent. No torch here.
+
+A rank writes (a few hundred nanoseconds, no system call); its group's supervisor reads. Seconds are time.monotonic's, which all
+processes of a host share. The file also carries the wish to interrupt a trial, and the step at which all ranks agree to.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from pathlib import Path
+
+_PER_RANK = 8  # doubles: one cache line, so that ranks do not slow each other
+_DEADLINE, _STEP = 0, 1
+_WANTED, _AGREED_TRIAL, _AGREED_STEP = 0, 1, 2
+
+MARGIN = 8
+"""Training steps between rank 0 seeing the wish and the one where all stop. Ranks can be apart by one, and by what the host
+runs ahead of its device (2); so all see the agreement before they get there."""
+
+
+class Pulse:
+    """The file as one process sees it. Line 0 is the group's, line 1 + rank a rank's."""
+
+    def __init__(self, path: Path, ranks: int, *, create: bool = False) -> None:
+        size = (1 + ranks) * _PER_RANK * 8
+        if create:
+            path.write_bytes(bytes(size))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), size)
+        self._view = memoryview(self._map).cast("d")
+        self.ranks = ranks
+
+    def beat(self, rank: int, step: int, silent_seconds: float) -> None:
+        """A rank lives, and will say so again within so many seconds."""
+        at = (1 + rank) * _PER_RANK
+        self._view[at + _STEP] = step
+        self._view[at + _DEADLINE] = time.monotonic() + silent_seconds
+
+    def overdue(self, now: float) -> tuple[int, ...]:
+        """The ranks whose time is over, the longest overdue first. A rank that never beat is not overdue."""
+        deadlines = [(self._view[(1 + rank) * _PER_RANK + _DEADLINE], rank) for rank in range(self.ranks)]
+        return tuple(rank for deadline, rank in sorted(deadlines) if 0 < deadline < now)
+
+    def steps(self) -> tuple[int, ...]:
+        """The step each rank has come to."""
+        return tuple(int(self._view[(1 + rank) * _PER_RANK + _STEP]) for rank in range(self.ranks))
+
+    def interrupt(self, trial: int) -> None:
+        """The group wishes the trial to end."""
+        self._view[_WANTED] = trial + 1
+
+    def is_time_to_stop(self, rank: int, trial: int, step: int) -> bool:
+        """Whether the rank must leave the trial before doing this step: the same answer on all ranks for the same step."""
+        if self._view[_AGREED_TRIAL] == trial + 1:
+            return step >= self._view[_AGREED_STEP]
+        if rank == 0 and self._view[_WANTED] == trial + 1:
+            self._view[_AGREED_STEP] = step + (MARGIN if self.ranks > 1 else 0)
+            self._view[_AGREED_TRIAL] = trial + 1
+            return self.ranks == 1
+        return False
+
+    def forget(self) -> None:
+        """No trial is wanted to end (any more)."""
+        self._view[_WANTED] = self._view[_AGREED_TRIAL] = 0.0
+
+    def close(self) -> None:
+        self._view.release()
+        self._map.close()

@@ -1,0 +1,183 @@
+"""The process of one rank: started by `group.RankGroup` as `python -m aiperf.train.rank FD`, ended with it.
+
+It imports, opens the data set and joins the others once, and then carries out orders for the whole run, so that nothing of that
+stands between two trials. It lives no longer than its supervisor: the kernel kills it with the thread that started it, and an
+end of the pipe ends it as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import queue
+import signal
+import sys
+import threading
+import traceback
+from math import inf
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiperf.train.pulse import Pulse
+from aiperf.train.wire import Do, Failed, Ready, Setup
+
+if TYPE_CHECKING:
+    import torch
+
+    from aiperf.train.checkpoint import Writer
+    from aiperf.train.collective import Collective
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    pipe = Connection(int(sys.argv[1]))
+    _die_with_parent()
+    setup = pipe.recv()
+    assert isinstance(setup, Setup), setup
+    os.nice(setup.conf.nice)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends ranks in order
+    try:
+        _serve(setup, pipe)
+    except BaseException as error:  # noqa: BLE001  # told to the supervisor, in whatever way this process ends
+        traceback.print_exc()
+        with contextlib.suppress(OSError):
+            pipe.send(_failure(error))
+        sys.stderr.flush()
+        # not sys.exit: a thread of Horovod's or NCCL's that waits for the others would keep the process
+        os._exit(1)
+
+
+def _serve(setup: Setup, pipe: Connection) -> None:
+    import torch
+
+    from aiperf.train import loop
+    from aiperf.train.ceiling import largest_batch
+    from aiperf.train.checkpoint import Writer
+    from aiperf.train.checkpoint_files import CheckpointFolder
+    from aiperf.train.data.opening import open_data
+    from aiperf.train.place import Place
+    from aiperf.train.warmup import warm_up
+    from morphism import decode
+
+    torch.set_num_threads(setup.threads)
+    device = torch.device("cpu") if setup.accelerator is None else torch.device("cuda", setup.accelerator)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    start = decode(setup.start_graph)
+    data = open_data(setup.dataset, ranks_on_host=setup.ranks)
+    collective = _join(setup, device)
+    pulse = Pulse(setup.pulse, setup.ranks)
+    is_first = setup.rank == 0
+    writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
+    place = Place.make(setup.conf, data, start, device, collective, writer, _Watched(pulse, setup.rank))
+    warm_up(place)
+    # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
+    largest = largest_batch(start, device, place.precision, setup.conf, place.memory_bytes) if is_first else 0
+    collective.total([0.0])
+    pipe.send(
+        Ready(
+            ranks=setup.ranks,
+            device=_name_of(device),
+            device_memory_bytes=place.memory_bytes,
+            collective=collective.name,
+            family=start.fingerprint,
+            largest_batch=largest,
+        )
+    )
+    orders: queue.SimpleQueue[Do] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, orders, writer), name="orders", daemon=True).start()
+    while True:
+        pulse.beat(setup.rank, 0, inf)
+        do = orders.get()
+        for word in loop.train(do.order, place, do.taken):
+            if is_first:
+                pipe.send(word)
+
+
+def _listen(pipe: Connection, orders: queue.SimpleQueue[Do], writer: Writer | None) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            orders.put(pipe.recv())
+    if writer is not None:
+        writer.settle(timeout=5.0)  # the supervisor kills what takes longer
+    os._exit(0)
+
+
+def _join(setup: Setup, device: torch.device) -> Collective:
+    """Meets the other ranks."""
+    from aiperf.train import collective
+
+    fp16 = setup.conf.fp16_compression
+    match collective.choose(setup.conf.collective, setup.ranks, on_cuda=device.type == "cuda"):
+        case "horovod":
+            from aiperf.train.horovod_collective import Horovod
+
+            return Horovod(fp16_compression=fp16)
+        case "torch":
+            from aiperf.train.torch_collective import TorchCollective
+
+            return TorchCollective(setup.rank, setup.ranks, setup.meeting, device, fp16_compression=fp16)
+        case _:
+            return collective.Alone()
+
+
+class _Watched:
+    """The rank's line of the pulse; see `place.Life`."""
+
+    def __init__(self, pulse: Pulse, rank: int) -> None:
+        self._pulse = pulse
+        self._rank = rank
+
+    def beat(self, step: int, silent_seconds: float) -> None:
+        self._pulse.beat(self._rank, step, silent_seconds)
+
+    def is_time_to_stop(self, trial: int, step: int) -> bool:
+        return self._pulse.is_time_to_stop(self._rank, trial, step)
+
+
+def _failure(error: BaseException) -> Failed:
+    from aiperf.errors import AiperfError
+    from aiperf.train.collective import RankFailed
+    from aiperf.train.loop import RankOutOfMemory
+    from morphism import DamagedMorph, IllegalMorph
+
+    match error:
+        case RankFailed():
+            return Failed(f"the exchange with the others broke: {error}", is_peer=True)
+        case RankOutOfMemory():
+            return Failed(str(error), words=(error.word,) if error.word else (), retry=error.word is not None)
+        case IllegalMorph() | DamagedMorph():
+            return Failed(str(error), retry=False)
+        case AiperfError():
+            return Failed(str(error), is_mendable=True)
+        case _:
+            return Failed("".join(traceback.format_exception_only(error)).strip())
+
+
+def _name_of(device: torch.device) -> str:
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    with contextlib.suppress(FileNotFoundError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _die_with_parent() -> None:
+    """Asks the kernel to kill this process when the thread that started it ends (Linux, prctl(2))."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before the kernel knew
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Ranks joined by torch's own DistributedDataParallel: Gloo between CPUs, NCCL between GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+from aiperf.train.collective import RankFailed, Scaler, in_one_piece, step
+from aiperf.train.timeline import Mark, Timeline
+
+
+class TorchCollective:
+    """See `collective.Collective`. One a process; the ranks meet in a file of this host, made for one start of the group."""
+
+    def __init__(self, rank: int, ranks: int, meeting: Path, device: torch.device, *, fp16_compression: bool) -> None:
+        self.rank = rank
+        self.ranks = ranks
+        self._device = device
+        self._fp16 = fp16_compression
+        exchange = "nccl" if device.type == "cuda" else "gloo"
+        self.name = f"torch {torch.__version__.partition('+')[0]} ({exchange})"
+        # the group's supervisor ends hung ranks much earlier, by their heartbeats
+        patience = timedelta(hours=1)
+        store = dist.FileStore(str(meeting), ranks)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+            store=store,
+            rank=rank,
+            world_size=ranks,
+            timeout=patience,
+            device_id=device if device.type == "cuda" else None,
+        )
+
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
+        in_one_piece(tensors, lambda buffer: _or_failed(lambda: dist.broadcast(buffer, 0)))
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        def mean(buffer: Tensor) -> None:
+            _or_failed(lambda: dist.all_reduce(buffer))
+            buffer.div_(self.ranks)
+
+        in_one_piece(tensors, mean)
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        buffer = torch.tensor(values, dtype=torch.float64)
+        _or_failed(lambda: dist.all_reduce(buffer))
+        return [float(value) for value in buffer]
+
+    def exchange(
+        self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
+    ) -> _Bucketed:
+        return _Bucketed(module, optimiser, scaler, timeline, self._device, fp16=self._fp16)
+
+    def close(self) -> None:
+        dist.destroy_process_group()
+
+
+class _Bucketed:
+    def __init__(
+        self,
+        module: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        scaler: Scaler | None,
+        timeline: Timeline,
+        device: torch.device,
+        *,
+        fp16: bool,
+    ) -> None:
+        # init_sync and broadcast_buffers off: values were broadcast before, and running statistics are averaged each epoch
+        wrapped = nn.parallel.DistributedDataParallel(
+            module,
+            device_ids=[device] if device.type == "cuda" else None,
+            broadcast_buffers=False,
+            init_sync=False,
+            gradient_as_bucket_view=True,
+        )
+        hook = default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook
+        self._own: Mark = 0.0
+
+        def marked(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+            # a bucket is ready when its last gradient is; the last bucket's mark is where the own backward pass was through
+            self._own = timeline.mark()
+            exchanged: torch.futures.Future[Tensor] = hook(state, bucket)
+            return exchanged
+
+        marked.__annotations__.update(bucket=dist.GradBucket, **{"return": torch.futures.Future[Tensor]})
+        wrapped.register_comm_hook(dist.group.WORLD, marked)
+        self.module: nn.Module = wrapped
+        self.optimiser = optimiser
+        self._scaler = scaler
+        self._timeline = timeline
+
+    def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
+        scaled = loss if self._scaler is None else self._scaler.scale(loss)
+        _or_failed(scaled.backward)
+        return self._own, self._timeline.mark()
+
+    def update(self) -> None:
+        step(self.optimiser, self._scaler)
+
+
+def _or_failed(act: Callable[[], Any]) -> None:
+    try:
+        act()
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        # torch has no class of its own for a peer that is gone: Gloo's and NCCL's own words tell it
+        if isinstance(error, dist.DistError) or any(
+            word in str(error) for word in ("gloo", "Gloo", "NCCL", "Connection")
+        ):
+            raise RankFailed(str(error)) from error
+        raise

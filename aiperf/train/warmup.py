@@ -1,0 +1,35 @@
+"""What the first trial would otherwise wait for: libraries loading their parts at first use.
+
+The first optimiser of a process imports half of torch (0.7 s); the first convolution, backward pass and checkpoint load their
+kernels. Done once when a rank starts, on nothing that anybody sees.
+"""
+
+from __future__ import annotations
+
+import io
+
+import torch
+from torch import nn
+
+from aiperf.train.optimiser import sgd
+from aiperf.train.place import Place
+
+
+def warm_up(place: Place) -> None:
+    """One step of a tiny network through all that a trial uses, exchange of gradients included; all ranks must call it."""
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 2)).to(
+        place.device
+    )
+    if place.conf.channels_last:
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+    place.collective.broadcast([*network.state_dict().values()])
+    exchange = place.collective.exchange(network, sgd(network, place.conf), place.precision.scaler(), place.timeline)
+    images = torch.zeros(2, 1, 4, 4, device=place.device, dtype=place.precision.dtype)
+    with place.precision.computing():
+        loss = nn.functional.cross_entropy(
+            exchange.module(images).float(), torch.zeros(2, dtype=torch.int64, device=place.device), label_smoothing=0.1
+        )
+    exchange.backward(loss)
+    exchange.update()
+    torch.save(network.state_dict(), io.BytesIO())
+    place.timeline.anchor()

@@ -1,0 +1,85 @@
+"""Carrying out a weight plan: from a parent's state dict to its child's.
+
+Plans are data and know no tensors (see morphism.plan); this is the one place where their instructions meet some.
+Nothing here is random but `Fresh`, and that is drawn from the seed given.
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import torch
+from torch import Tensor, nn
+
+from aiperf.train.initialise import he_normal, stream
+from morphism import Divide, Enlarge, Fill, Fresh, Gather, Identity, WeightPlan, Zero
+
+
+@torch.no_grad()
+def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """The child's state dict: the parent's as changed by the plan, in the parent's precision and on its device.
+
+    The parent's tensors are read, never written. Those that the plan leaves alone are handed on, not copied: load the
+    result into a module, which copies, before training it. The same plan, parent and seed give the same bytes.
+
+    Raises ValueError when the plan works on a tensor that the parent lacks, or makes one that it has: the plan was then made
+    for another network.
+    """
+    child = dict(parent_state)
+    own: set[str] = set()  # made here, so that they may be worked on in place
+    for instruction in plan.instructions:
+        name = instruction.tensor
+        match instruction:
+            case Gather(axis=axis, index=index):
+                old = _existing(child, name)
+                child[name] = old.index_select(axis, torch.tensor(index, device=old.device))
+            case Divide(axis=axis, counts=counts):
+                old = _existing(child, name)
+                along = [1] * old.dim()
+                along[axis] = len(counts)
+                divisor = torch.tensor(counts, dtype=old.dtype, device=old.device).view(along)
+                child[name] = old.div_(divisor) if name in own else old / divisor
+            case Enlarge(kernel=kernel):
+                old = _existing(child, name)
+                border = (kernel - old.shape[-1]) // 2
+                child[name] = nn.functional.pad(old, (border, border, border, border))
+            case Identity(shape=shape):
+                child[name] = nn.init.dirac_(_new(child, name, shape))
+            case Zero(shape=shape):
+                child[name] = _new(child, name, shape).zero_()
+            case Fill(shape=shape, value=value):
+                child[name] = _new(child, name, shape).fill_(value)
+            case Fresh(shape=shape, fan_in=fan_in, ordinal=ordinal):
+                child[name] = _new(child, name, shape).copy_(he_normal(shape, fan_in, stream("fresh", seed, ordinal)))
+            case _:
+                assert_never(instruction)
+        own.add(name)
+        node, _, kind = name.rpartition(".")
+        if kind == "running_mean" and name not in parent_state:
+            # torch counts batches beside the statistics; no plan mentions the count, for it begins where they begin
+            child[f"{node}.num_batches_tracked"] = torch.zeros((), dtype=torch.int64, device=child[name].device)
+    return child
+
+
+def _existing(state: Mapping[str, Tensor], name: str) -> Tensor:
+    if name not in state:
+        raise ValueError(f"the plan changes {name!r}, which the parent's state lacks; {_REMEDY}")
+    return state[name]
+
+
+def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
+    """An unset tensor of the precision and device that the parent's tensors of its kind have."""
+    if name in state:
+        raise ValueError(f"the plan makes {name!r}, which the parent's state has already; {_REMEDY}")
+    kind = name.rpartition(".")[2]
+    # precision may differ by kind: 16-bit convolutions beside float32 normalisation
+    alike = (
+        tensor
+        for other, tensor in state.items()
+        if other.rpartition(".")[2] == kind and tensor.dim() == len(shape) and tensor.is_floating_point()
+    )
+    any_other = (tensor for tensor in state.values() if tensor.is_floating_point())
+    like = next(alike, None)
+    return (next(any_other) if like is None else like).new_empty(shape)
+
+
+_REMEDY = "carry it out on the state of the network that it was made for"

@@ -1,0 +1,75 @@
+"""What a group's supervisor and its ranks say to each other, over a pipe of their own. No torch here.
+
+Both ends are this release's own code in processes of the same user, so the pipe carries pickles; none is ever written to disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.messages import Train, Word
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.conf import DataSetConf
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """To a rank, first: what it is for the rest of its life."""
+
+    conf: TrainerConf
+    dataset: DataSetConf
+    start_graph: str
+    checkpoints: Path
+    rank: int
+    ranks: int
+    accelerator: int | None
+    """Index of its CUDA device; None: the CPU."""
+    threads: int
+    pulse: Path
+    meeting: Path
+    """Where ranks joined by torch find each other; Horovod's find theirs in the environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """To all ranks: carry out an order."""
+
+    order: Train
+    taken: float
+    """time.monotonic() when the order was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """From a rank: it can take orders. And to the group's owner: what it has."""
+
+    ranks: int
+    device: str
+    """The accelerator's model, or the processor's."""
+    device_memory_bytes: int
+    """What one rank may use."""
+    collective: str
+    family: str
+    """The starting graph's fingerprint."""
+    largest_batch: int
+    """Measured by rank 0, 0 from the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """From a rank, last: why it ends."""
+
+    reason: str
+    words: tuple[Word, ...] = ()
+    """To be said before the attempt's end."""
+    is_peer: bool = False
+    """It ends because another rank is gone."""
+    is_mendable: bool = False
+    """The user can mend it: starting again would fail again."""
+    retry: bool = True
+    """Whether another attempt may end differently."""
+
+
+Down = Setup | Do
+Up = Ready | Word | Failed

@@ -1,0 +1,102 @@
+"""Random histories: what a run could have told its searchers, with everything that goes wrong in one."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from morphism import Budget, Graph, apply, start
+from searchers import (
+    CeilingKnown,
+    Failed,
+    Finished,
+    History,
+    News,
+    Proposal,
+    Proposed,
+    Request,
+    Searcher,
+    Shrunk,
+    Space,
+    Tuner,
+    WeightsDropped,
+    propose,
+)
+
+SMALL = start("digits_small", image=8)
+
+
+def space(
+    graph: Graph = SMALL, budget: Budget | None = None, default: int = 64, largest: int = 128, tuning_from_round: int = 4
+) -> Space:
+    return Space(graph, budget or Budget.of(graph), default, 8, largest, tuning_from_round)
+
+
+def proposed(history: History, proposal: Proposal, request: Request) -> Proposed:
+    """The proposal as the driver tells it: rebuilt and fingerprinted."""
+    graph = history.graph(proposal.parent)
+    for morph in proposal.morphs:
+        graph, _ = apply(graph, morph)
+    return Proposed(
+        request.number,
+        request.round,
+        proposal.parent,
+        proposal.morphs,
+        proposal.batch_size,
+        proposal.kernel_size,
+        graph.fingerprint,
+        proposal.pruned,
+    )
+
+
+class Run:
+    """A run in small: it asks for proposals and tells what became of them."""
+
+    def __init__(self, searcher: Searcher, tuner: Tuner | None, at: Space, seed: int = 0) -> None:
+        self.searcher, self.tuner, self.seed = searcher, tuner, seed
+        self.history = History(at)
+        self.news: list[News] = []
+        self.requests: list[tuple[int, Request, Proposal]] = []
+        """For each proposal how much news it saw, what was asked, and what came."""
+
+    def tell(self, news: News) -> None:
+        self.history.tell([news])
+        self.news.append(news)
+
+    def ask(self, round: int = 1) -> Proposed:
+        request = Request(len(self.requests), round, self.seed)
+        proposal = propose(self.searcher, self.history, request, self.tuner)
+        self.requests.append((len(self.news), request, proposal))
+        told = proposed(self.history, proposal, request)
+        self.tell(told)
+        return told
+
+    def again(self, upto: int) -> History:
+        """Another history that was told the same."""
+        history = History(self.history.space)
+        history.tell(self.news[:upto])
+        return history
+
+
+@st.composite
+def runs(draw: st.DrawFn, searcher: Searcher, tuner: Tuner | None, at: Space, steps: int = 25) -> Run:
+    """A run with several trials in flight whose results are few, equal, missing or late, as drawn."""
+    run = Run(searcher, tuner, at, draw(st.integers(0, 3)))
+    accuracies = st.sampled_from([0.0, 0.1, 0.5, 0.5, 0.9, 1.0])
+    for step in range(draw(st.integers(1, steps))):
+        flying = sorted(run.history.in_flight())
+        match draw(st.sampled_from(["ask", "ask", "finish", "finish", "fail", "shrink", "drop", "ceiling"])):
+            case "finish" if flying:
+                run.tell(Finished(draw(st.sampled_from(flying)), draw(accuracies)))
+            case "fail" if flying:
+                run.tell(Failed(draw(st.sampled_from(flying))))
+            case "shrink" if flying:
+                number = draw(st.sampled_from(flying))
+                size = run.history.batch_sizes.get(number, run.history.trials[number].batch_size)
+                run.tell(Shrunk(number, size, max(1, size // 2)))
+            case "drop" if run.history.accuracies:
+                run.tell(WeightsDropped(draw(st.sampled_from(sorted(run.history.accuracies)))))
+            case "ceiling":
+                run.tell(CeilingKnown(draw(st.sampled_from([4, 20, 100, 4096]))))
+            case _:
+                run.ask(1 + step // 4)
+    return run

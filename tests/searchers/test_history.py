@@ -1,0 +1,196 @@
+"""Laws of what a searcher may look at."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from morphism import apply, rebuild
+from morphism.lineage import Lineage
+from searchers import (
+    PARENTS,
+    CeilingKnown,
+    Failed,
+    Finished,
+    History,
+    Proposed,
+    RandomConf,
+    Shrunk,
+    Space,
+    UnknownTrial,
+    WeightsDropped,
+)
+from searchers.history import BEST_SEEN, NEWEST_SEEN, PENDING_SEEN
+from tests.searchers.histories import SMALL, Run, runs, space
+
+RANDOM = RandomConf().build()
+
+
+def grown(history: History, numbers: range) -> None:
+    """Trials of the starting graph, one Deepen each, with invented fingerprints."""
+    morph = history.legal(None)[0]
+    history.tell([Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in numbers])
+
+
+def told(count: int, accuracy: float = 0.5) -> History:
+    history = History(space())
+    grown(history, range(count))
+    history.tell([Finished(number, accuracy) for number in range(count)])
+    return history
+
+
+@settings(max_examples=15, deadline=None)
+@given(runs(RANDOM, None, space()))
+def test_a_trials_graph_is_its_lineage_rebuilt(run: Run) -> None:
+    for number in run.history.trials:
+        morphs = []
+        ancestor: int | None = number
+        while ancestor is not None:
+            morphs.append(run.history.trials[ancestor].morphs)
+            ancestor = run.history.trials[ancestor].parent
+        whole = tuple(morph for few in reversed(morphs) for morph in few)
+
+        assert run.again(len(run.news)).graph(number) == rebuild(Lineage(SMALL, whole))
+
+
+def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
+    history = History(space())
+    grown(history, range(3))
+    assert set(history.in_flight()) == {0, 1, 2}
+
+    history.tell([Finished(0, 0.5), Failed(2)])
+
+    assert set(history.in_flight()) == {1}
+    assert history.without_result_seen() == (1, 2)
+
+
+def test_a_trials_first_end_holds_and_late_words_change_nothing() -> None:
+    history = told(1)
+
+    history.tell([Finished(0, 0.9), Failed(0)])
+
+    assert history.accuracies == {0: 0.5}
+    assert history.without_result_seen() == ()
+
+
+def test_parents_are_the_best_whose_weights_can_be_inherited_and_equals_go_by_fingerprint() -> None:
+    history = History(space())
+    grown(history, range(40))
+    history.tell([Finished(number, 0.5 + (number % 2) / 10) for number in range(40)])
+
+    assert history.parents() == tuple(range(1, 33, 2))
+    history.tell([WeightsDropped(1), WeightsDropped(2)])
+    assert history.parents() == (*range(3, 35, 2),)
+    assert len(history.parents()) == PARENTS
+
+
+def test_weights_dropped_before_the_result_are_not_inherited_after_it() -> None:
+    history = History(space())
+    grown(history, range(1))
+
+    history.tell([WeightsDropped(0), Finished(0, 0.9)])
+
+    assert history.parents() == ()
+    assert history.finished_seen() == (0,)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
+def test_views_do_not_depend_on_how_news_was_bundled(accuracies: list[float]) -> None:
+    one, many = History(space()), History(space())
+    morph = one.legal(None)[0]
+    news = [Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in range(len(accuracies))]
+    results = [Finished(number, accuracy) for number, accuracy in enumerate(accuracies)]
+    one.tell([*news, *results])
+    for item in (*news, *results):
+        many.tell([item])
+
+    assert one.parents() == many.parents()
+    assert one.finished_seen() == many.finished_seen()
+    assert list(one.parents()) == sorted(range(len(accuracies)), key=lambda n: (-accuracies[n], f"{n:032x}"))[:PARENTS]
+
+
+def test_what_guided_search_sees_is_bounded_and_holds_the_best_and_the_newest() -> None:
+    history = History(space())
+    count = 3000
+    grown(history, range(count))
+    # the best stand at the beginning
+    history.tell([Finished(number, 1 - number / count) for number in range(count)])
+
+    seen = history.finished_seen()
+
+    assert seen == (*range(BEST_SEEN), *range(count - NEWEST_SEEN, count))
+
+
+def test_of_hundreds_in_flight_the_newest_are_seen_and_of_those_that_failed_as_well() -> None:
+    history = History(space())
+    grown(history, range(1000))
+    history.tell([Failed(number) for number in range(400)])
+
+    seen = history.without_result_seen()
+
+    assert seen == (*range(400 - PENDING_SEEN, 400), *range(1000 - PENDING_SEEN, 1000))
+
+
+def test_the_smallest_ceiling_holds() -> None:
+    history = History(space())
+
+    history.tell([CeilingKnown(100), CeilingKnown(40), CeilingKnown(80)])
+
+    assert history.ceiling == 40
+
+
+def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
+    history = told(1)
+
+    history.tell([Shrunk(0, 64, 32)])
+
+    assert history.batch_sizes == {0: 32}
+    (point,) = history.pruned_newest()
+    assert (point.batch_size, point.kernel_size, point.reason) == (64, None, "out of memory")
+
+
+def test_the_starting_graph_counts_as_proposed_before_anything_was_told() -> None:
+    assert History(space()).was_proposed(SMALL.fingerprint)
+
+
+def test_news_of_an_unknown_trial_and_a_number_proposed_twice_are_refused() -> None:
+    history = told(1)
+
+    with pytest.raises(UnknownTrial, match="trial 7 was never proposed"):
+        history.tell([Finished(7, 0.5)])
+    with pytest.raises(ValueError, match="trial 0 was proposed before"):
+        grown(history, range(1))
+    with pytest.raises(UnknownTrial):
+        history.graph(7)
+
+
+@pytest.mark.parametrize("accuracy", [-0.1, 1.1, float("nan"), float("inf")])
+def test_an_accuracy_lies_between_0_and_1(accuracy: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Finished(0, accuracy)
+
+
+def test_a_space_whose_batch_sizes_make_no_interval_is_refused() -> None:
+    with pytest.raises(ValueError, match="from 8 to 4"):
+        space(largest=4)
+    with pytest.raises(ValueError, match="round 0"):
+        space(tuning_from_round=0)
+    with pytest.raises(ValueError, match="default batch size"):
+        Space(SMALL, space().budget, 0, 8, 16, 4)
+
+
+def test_graphs_beyond_what_is_remembered_are_rebuilt_the_same() -> None:
+    history = History(space())
+    for number in range(12):
+        parent = number - 1 if number else None
+        morph = history.legal(parent)[0]
+        graph, _ = apply(history.graph(parent), morph)
+        history.tell([Proposed(number, 1, parent, (morph,), 64, None, graph.fingerprint)])
+    first = history.graph(5)
+    for number in range(12, 100):
+        history.tell([Proposed(number, 1, None, (history.legal(None)[0],), 64, None, f"{number:032x}")])
+        history.graph(number)
+
+    assert history.graph(5) == first
+    assert history.graph(11).fingerprint == history.trials[11].fingerprint
+
+

@@ -1,0 +1,68 @@
+"""A proposal is a function of the history as told, the number and the seed."""
+
+import json
+import os
+import subprocess
+import sys
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from searchers import EvolutionConf, Finished, MorphismConf, RandomConf, Request, Searcher, TpeConf, Tuner, propose
+from tests.searchers.histories import Run, runs, space
+
+SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]
+TPE: Tuner = TpeConf().build()
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS, ids=lambda searcher: searcher.name)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_a_history_told_the_same_news_gives_the_same_proposals_whatever_was_asked_before(
+    searcher: Searcher, data: st.DataObject
+) -> None:
+    run = data.draw(runs(searcher, TPE, space(tuning_from_round=3)))
+
+    # each from nothing, and in another order than they were asked for
+    for seen, request, proposal in Random(0).sample(run.requests, len(run.requests)):
+        assert propose(searcher, run.again(seen), request, TPE) == proposal
+
+    # and all from one history that other questions were put to in between
+    history = run.again(0)
+    told = 0
+    for seen, request, proposal in run.requests:
+        history.tell(run.news[told:seen])
+        told = seen
+        propose(searcher, history, Request(request.number + 1000, request.round, request.seed + 1), TPE)
+        assert propose(searcher, history, request, TPE) == proposal
+
+
+SCRIPT = """
+from tests.searchers.test_replay import proposals
+print(proposals())
+"""
+
+
+def proposals() -> str:
+    """Proposals of a fixed run with every searcher, as text."""
+    lines = []
+    for searcher in SEARCHERS:
+        run = Run(searcher, TPE, space(tuning_from_round=2), seed=5)
+        for number in range(16):
+            run.ask(1 + number // 6)
+            if number >= 3:
+                run.tell(Finished(number - 3, 0.5 + (number * 7 % 5) / 20))
+        lines.append(repr([proposal for _, _, proposal in run.requests]))
+    return json.dumps(lines)
+
+
+def test_another_process_with_other_hashes_proposes_the_same() -> None:
+    environment = {**os.environ, "PYTHONHASHSEED": "77", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+    other = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=environment, timeout=120
+    )
+
+    assert json.loads(other.stdout) == json.loads(proposals())

@@ -28,7 +28,9 @@ def main(words: Sequence[str]) -> int:
         "python -m aiperf flops grown.json --batch 64",
     )
     add_graph_arguments(parser)
-    parser.add_argument("--batch", type=int, default=32, help="images per accelerator, for the memory of training (default 32)")
+    parser.add_argument(
+        "--batch", type=int, default=32, help="images per accelerator, for the memory of training (default 32)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead: all figures per image, exact")
     arguments = parser.parse_args(words)
     if arguments.batch < 1:
@@ -55,14 +57,18 @@ def as_json(counted: Cost, batch: int) -> dict[str, Any]:
         },
         "tensor": {"forward_flops": counted.tensor_forward_flops, "backward_flops": counted.tensor_backward_flops},
         "parameters": counted.parameters,
-        "training_memory_bytes": {"batch": batch, "fp32": counted.training_memory(batch, 4), "16_bit": counted.training_memory(batch, 2)},
+        "training_memory_bytes": {
+            "batch": batch,
+            "fp32": counted.training_memory(batch, 4),
+            "16_bit": counted.training_memory(batch, 2),
+        },
     }
 
 
 def _print(name: str, counted: Cost, batch: int) -> None:
     table = Table(title=f"{name}: operations per image", title_style="bold", title_justify="left", box=box.SIMPLE)
     table.add_column("layer", no_wrap=True)
-    for heading in ("forward", "backward", "backward/forward", "total"):
+    for heading in ("forward", "backward", "ratio", "total"):
         table.add_column(heading, justify="right")
     for kind in KINDS:
         layer = counted.by_kind[kind]
@@ -70,7 +76,9 @@ def _print(name: str, counted: Cost, batch: int) -> None:
             table.add_row(kind.replace("_", " "), *_figures(layer.forward_flops, layer.backward_flops))
     table.add_section()
     table.add_row("total", *_figures(counted.forward_flops, counted.backward_flops), style="bold")
-    table.add_row("tensor only (for MFU)", *_figures(counted.tensor_forward_flops, counted.tensor_backward_flops), style="dim")
+    table.add_row(
+        "tensor only (for MFU)", *_figures(counted.tensor_forward_flops, counted.tensor_backward_flops), style="dim"
+    )
     console = Console()
     console.print(table)
     forward = IMAGENET_TRAINING_IMAGES * counted.forward_flops
@@ -93,4 +101,9 @@ def _print(name: str, counted: Cost, batch: int) -> None:
 
 def _figures(forward: int, backward: int) -> tuple[str, str, str, str]:
     ratio = f"{backward / forward:.4f}" if backward / forward >= 0.0005 else f"{backward / forward:.5f}"
-    return f"{forward:.4e}", f"{backward:.4e}" if backward else "0", ratio if backward else "0", f"{forward + backward:.4e}"
+    return (
+        f"{forward:.4e}",
+        f"{backward:.4e}" if backward else "0",
+        ratio if backward else "0",
+        f"{forward + backward:.4e}",
+    )

@@ -13,7 +13,9 @@ from morphism import STARTS, DamagedGraphFile, Graph, IllegalGraph, UnknownStart
 def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     """What says which graph is meant."""
     parser.add_argument("graph", metavar="NAME_OR_FILE", help=f"{', '.join(STARTS)}, or a graph's JSON file")
-    parser.add_argument("--image", type=int, help="edge of the images in pixels (default: what the network was made for)")
+    parser.add_argument(
+        "--image", type=int, help="edge of the images in pixels (default: what the network was made for)"
+    )
     parser.add_argument("--channels", type=int, help="channels of the images (default: what the network was made for)")
     parser.add_argument("--classes", type=int, help="number of classes (default: what the network was made for)")
 
@@ -31,7 +33,9 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
             return start(name, **sizes)
         given = [f"--{option}" for option, value in sizes.items() if value is not None]
         if given:
-            raise BadConfiguration(f"a graph's file says its own sizes; leave {', '.join(given)} out, or change '{name}'")
+            raise BadConfiguration(
+                f"a graph's file says its own sizes; leave {', '.join(given)} out, or change '{name}'"
+            )
         return load(name)
     except UnknownStart as error:
         near = difflib.get_close_matches(name, STARTS, n=1, cutoff=0.4)

@@ -13,10 +13,19 @@ from aiperf.conf import GROUPS, RunConf, choices, schemas_of_groups
 
 EXAMPLES = (
     ("python -m aiperf", "about 3 minutes on this machine, on real images that ship with scikit-learn"),
-    ("python -m aiperf dry_run=true dataset=imagenet dataset.root=/data/imagenet schedule=ranking", "the plan of a ranking run"),
-    ("python -m aiperf dataset=images dataset.root=/data/cifar10 start=resnet20 schedule.duration_seconds=900", "your own images"),
+    (
+        "python -m aiperf dry_run=true dataset=imagenet dataset.root=/data/imagenet schedule=ranking",
+        "the plan of a ranking run",
+    ),
+    (
+        "python -m aiperf dataset=images dataset.root=/data/cifar10 start=resnet20 schedule.duration_seconds=900",
+        "your own images",
+    ),
     ("python -m aiperf schedule=ranking dataset=imagenet dataset.root=/data/imagenet", "12 hours; may be ranked"),
-    ("python -m aiperf +cluster=simulated cluster.workers=4096 schedule=ranking searcher=random", "a rehearsal without machines"),
+    (
+        "python -m aiperf +cluster=simulated cluster.workers=4096 schedule=ranking searcher=random",
+        "a rehearsal without machines",
+    ),
     ("python -m aiperf resume=runs/20261121-120000-digits", "go on after a crash, a kill or Ctrl-C"),
     ("python -m aiperf report runs/20261121-120000-digits", "the report again, on any laptop"),
 )
@@ -51,7 +60,7 @@ def main(words: Sequence[str]) -> int:
 def _options(schema: type[Any], prefix: str, skip: Any) -> None:
     meanings = _docstrings(schema)
     for field in fields(schema):
-        if field.name in skip or field.name in ("name", "kind") and prefix:
+        if field.name in skip or (field.name in ("name", "kind") and prefix):
             continue
         if field.default is not MISSING:
             default = field.default

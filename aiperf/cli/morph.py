@@ -30,9 +30,16 @@ def main(words: Sequence[str]) -> int:
     add_graph_arguments(parser)
     parser.add_argument("--steps", type=int, default=20, help="morphs to apply (default 20)")
     parser.add_argument("--seed", type=int, default=0, help="of the choice among the legal morphs (default 0)")
-    parser.add_argument("--factor", type=float, default=4.0, help="budget: so many times the start's operations and parameters (default 4)")
+    parser.add_argument(
+        "--factor",
+        type=float,
+        default=4.0,
+        help="budget: so many times the start's operations and parameters (default 4)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`")
-    parser.add_argument("--lineage", type=Path, metavar="FILE", help="write starting graph and morphs, which rebuild it exactly")
+    parser.add_argument(
+        "--lineage", type=Path, metavar="FILE", help="write starting graph and morphs, which rebuild it exactly"
+    )
     parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the grown network, new parts highlighted")
     arguments = parser.parse_args(words)
     start = graph_of(arguments)
@@ -51,12 +58,14 @@ def main(words: Sequence[str]) -> int:
 
 def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morph]]:
     budget = Budget.of(graph, factor=arguments.factor)
-    table = Table(title=f"{arguments.graph}, seed {arguments.seed}", title_style="bold", title_justify="left", box=box.SIMPLE)
+    table = Table(
+        title=f"{arguments.graph}, seed {arguments.seed}", title_style="bold", title_justify="left", box=box.SIMPLE
+    )
     table.add_column("step", justify="right")
-    table.add_column("morph", no_wrap=True)
+    table.add_column("morph", overflow="fold")
     for heading in ("forward", "change", "parameters"):
-        table.add_column(heading, justify="right")
-    table.add_column("fingerprint")
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("fingerprint", no_wrap=True)
     before = cost(graph)
     table.add_row("0", "start", operations(before.forward_flops), "", f"{before.parameters:,}", graph.fingerprint[:12])
     morphs: list[Morph] = []

@@ -72,7 +72,9 @@ def describe_plan(plan: Plan) -> str:
     procedure = conf.schedule.procedure()
     epoch = counted.epoch_flops(data.training_images, data.validation_images)
     limits = [epoch_limit(procedure, round_) for round_ in range(1, len(procedure.epochs) + 1)]
-    accelerators = f"{machine.accelerators_per_worker} accelerators" if machine.accelerators_per_worker else "no accelerators"
+    accelerators = (
+        f"{machine.accelerators_per_worker} accelerators" if machine.accelerators_per_worker else "no accelerators"
+    )
     lines = [
         ("data set", f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
                      f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"),

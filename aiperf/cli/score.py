@@ -39,13 +39,17 @@ def as_text(found: Score) -> str:
         ("score", undefined if found.flops_per_second is None else flops_per_second(found.flops_per_second)),
         (
             "95 % interval",
-            undefined if found.flops_per_second_interval is None else interval(*found.flops_per_second_interval, "FLOPS"),
+            undefined
+            if found.flops_per_second_interval is None
+            else interval(*found.flops_per_second_interval, "FLOPS"),
         ),
         ("cumulative", flops_per_second(found.cumulative_flops_per_second)),
         ("error", "no evaluation yet" if found.error is None else error(found.error)),
         (
             "regulated score",
-            undefined if found.regulated_flops_per_second is None else flops_per_second(found.regulated_flops_per_second),
+            undefined
+            if found.regulated_flops_per_second is None
+            else flops_per_second(found.regulated_flops_per_second),
         ),
         ("valid window", f"{found.window_seconds:.1f} s"),
         ("trials finished", f"{found.trials_finished} (round {found.rounds})"),

@@ -9,7 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiperf.books import Books
-from aiperf.decide import Command, DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
+from aiperf.decide import (
+    Command,
+    DropCheckpoint,
+    End,
+    Finish,
+    GiveUp,
+    Reject,
+    Request,
+    Start,
+    WriteOff,
+    decide,
+)
 from aiperf.drive.clock import Clock
 from aiperf.drive.executor import Executor
 from aiperf.errors import NoWorkers
@@ -23,7 +34,7 @@ from aiperf.events import (
     TrialStarted,
     WorkerLost,
 )
-from aiperf.hear import hear
+from aiperf.hear import finish, hear
 from aiperf.journal import Journal
 from aiperf.limits import progress_seconds
 from aiperf.messages import Drop, Order, Propose, Proposed, Release, Train, Unproposed, Word
@@ -57,8 +68,8 @@ class Driver:
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _events: list[AnyEvent] = field(default_factory=list)
-    _news: list[News] = field(default_factory=list)
-    _orders: list[Order] = field(default_factory=list)
+    _outbox: list[Order | list[News]] = field(default_factory=list)
+    """For the executor, in the order of the events: a proposal sees no news of a line after its request."""
 
     def drive(self) -> None:
         """Drives the run until it has ended.
@@ -109,16 +120,19 @@ class Driver:
         evolve(self.run, event)
         self.books.take(event)
         self.history.tell(told)
-        self._news += told
+        if told:
+            self._outbox.append(told)
         self._events.append(event)
 
     def _commit(self) -> None:
         self.journal.append(self._events)
-        if self._news:
-            self.executor.tell(self._news)
-        for order in self._orders:
-            self.executor.send(order)
-        self._events, self._news, self._orders = [], [], []
+        self._events = []
+        outbox, self._outbox = self._outbox, []
+        for item in outbox:
+            if isinstance(item, list):
+                self.executor.tell(item)
+            else:
+                self.executor.send(item)
 
     def _carry_out(self, command: Command) -> None:
         now = self.clock.now()
@@ -136,7 +150,7 @@ class Driver:
                         batch_size=trial.batch_size,
                     )
                 )
-                self._orders.append(train_order(run, command, now))
+                self._outbox.append(train_order(run, command, now))
             case Request():
                 self._take(
                     ProposalRequested(
@@ -148,17 +162,21 @@ class Driver:
                         position=run.lines,
                     )
                 )
-                self._orders.append(
+                self._outbox.append(
                     Propose(number=command.number, worker=command.worker, round=command.round, seed=command.seed)
                 )
+            case Reject():
+                self._take(TrialRejected(at=now, number=command.number, reason=command.reason))
+            case Finish():
+                self._take(finish(run, run.trials[command.trial], command.reason, now))
             case GiveUp():
                 self._take(TrialFailed(at=now, trial=command.trial, reason=command.reason))
             case WriteOff():
                 self._take(WorkerLost(at=now, worker=command.worker, reason=command.reason))
-                self._orders.append(Release(worker=command.worker, reason=command.reason))
+                self._outbox.append(Release(worker=command.worker, reason=command.reason))
             case DropCheckpoint():
                 self._take(CheckpointDropped(at=now, trial=command.trial, reason=command.reason))
-                self._orders.append(Drop(trial=command.trial))
+                self._outbox.append(Drop(trial=command.trial))
             case End():
                 self._end(command.reason)
 
@@ -191,6 +209,7 @@ def train_order(run: Run, start: Start, now: float) -> Train:
         first_epoch=start.epoch,
         last_epoch=epoch_limit(limits.procedure, trial.round),
         patience=patience(limits.procedure, trial.round),
+        improvement=limits.procedure.improvement,
         losses=tuple(trial.losses),
         best_accuracy=trial.best_accuracy,
         batch_size=trial.batch_size,

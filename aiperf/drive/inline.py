@@ -19,7 +19,9 @@ Training = Callable[[Train], Iterator[Word]]
 class InlineExecutor:
     """Makes proposals at once; trains a little whenever the driver waits for words."""
 
-    def __init__(self, proposer: Proposer, space: Space, train: Training, drop: Callable[[int], None], worker: int) -> None:
+    def __init__(
+        self, proposer: Proposer, space: Space, train: Training, drop: Callable[[int], None], worker: int
+    ) -> None:
         """`drop` removes a trial's checkpoint."""
         self._proposer = proposer
         self._history = History(space)

@@ -9,23 +9,27 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, assert_never
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from aiperf.drive.actors import Generator, WorkerHost, WorkerPlan
 from aiperf.drive.mailbox import Mailbox, opened
 from aiperf.drive.places import Place, places
-from aiperf.messages import Drop, Order, Propose, Release, Train, Unproposed, Word, WorkerDown
+from aiperf.errors import AiperfError, NoWorkers
+from aiperf.messages import Drop, Order, Propose, Release, Train, Unproposed, Word, WorkerDown, WorkerUp
 from aiperf.propose import Proposer
 from searchers.history import News, Space
 
 LOOK_SECONDS = 1.0
 """How often dead workers and new nodes are looked for."""
+STARTS = 3
+"""A place where so many workers in a row never came up gets no more."""
 GENERATOR_NICENESS = 5
 """Where ranks and generator share cores, training goes first."""
 
@@ -67,6 +71,9 @@ class RayExecutor:
         self._news: list[News] = []
         self._own: list[Word] = []
         self._looked = 0.0
+        self._up: set[int] = set()
+        self._vain: dict[Place, int] = {}
+        """Starts in a row that brought no worker up."""
         head = ray.get_runtime_context().get_node_id()
         self._mailbox = Mailbox.options(  # type: ignore[attr-defined]
             scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False)
@@ -83,19 +90,19 @@ class RayExecutor:
     def send(self, order: Order) -> None:
         """Passes an order on to the actor it is for; one for a worker that is gone is dropped, since its loss is on its way."""
         match order:
-            case Propose():
-                if (worker := self._workers.get(order.worker)) is not None:
-                    call: ray.ObjectRef[Any] = worker.generator.propose.remote(self._news[worker.told :], order)
-                    worker.told = len(self._news)
-                    worker.proposing = (*worker.proposing, (order.number, call))
-            case Train():
-                if (worker := self._workers.get(order.worker)) is not None:
-                    worker.host.order.remote(order)
+            case Propose() if order.worker in self._workers:
+                asked = self._workers[order.worker]
+                call: ray.ObjectRef[Any] = asked.generator.propose.remote(self._news[asked.told :], order)
+                asked.told = len(self._news)
+                asked.proposing = (*asked.proposing, (order.number, call))
+            case Train() if order.worker in self._workers:
+                self._workers[order.worker].host.order.remote(order)
+            case Propose() | Train():
+                pass
             case Drop():
                 # Checkpoints lie in the run's shared folder: any worker can remove one.
-                for worker in self._workers.values():
-                    worker.host.order.remote(order)
-                    break
+                for any_worker in islice(self._workers.values(), 1):
+                    any_worker.host.order.remote(order)
             case Release():
                 self._remove(order.worker)
             case _:
@@ -106,8 +113,12 @@ class RayExecutor:
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._look()
         said, self._own = self._own, []
-        heard = ray.get(self._mailbox.take.remote(0.0 if said else timeout))
-        return said + opened(heard)
+        said += opened(ray.get(self._mailbox.take.remote(0.0 if said else timeout)))
+        for word in said:
+            if isinstance(word, WorkerUp) and word.worker in self._workers:
+                self._up.add(word.worker)
+                self._vain.pop(self._workers[word.worker].place, None)
+        return said
 
     def close(self) -> None:
         """Ends all workers."""
@@ -129,9 +140,13 @@ class RayExecutor:
         for number in self._workers:
             self._hear_generator(number)
         taken = [worker.place for worker in self._workers.values()]
-        for place in places(ray.nodes(), self._accelerators):
-            if place not in taken:
+        for place in self._places():
+            if place not in taken and self._vain.get(place, 0) < STARTS:
                 self._place(place)
+
+    def _places(self) -> list[Place]:
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        return places(nodes, self._accelerators)
 
     def _bury(self, number: int, life: ray.ObjectRef[Any]) -> None:
         try:
@@ -139,10 +154,20 @@ class RayExecutor:
             reason = "its host actor ended"
         except RayActorError as error:
             reason = f"its host actor died: {str(error).splitlines()[0]}"
-        except RayError as error:
+        except RayTaskError as error:
+            if isinstance(error.cause, AiperfError):
+                raise error.cause from error  # what the user can mend is the same at every place
             reason = str(error).strip().splitlines()[-1]
-        self._own.append(WorkerDown(worker=number, reason=reason))
+        place = self._workers[number].place
+        if number in self._up:
+            self._own.append(WorkerDown(worker=number, reason=reason))
+        else:
+            self._vain[place] = self._vain.get(place, 0) + 1
         self._remove(number)
+        if not self._workers and all(self._vain.get(each, 0) >= STARTS for each in self._places()):
+            raise NoWorkers(
+                f"a run needs at least one worker; none could be started, in {STARTS} tries at each place. The last one: {reason}"
+            )
 
     def _hear_generator(self, number: int) -> None:
         """A generator that died takes its proposals along; it is replaced, and told everything anew."""
@@ -166,9 +191,11 @@ class RayExecutor:
             self._own += [Unproposed(number=wanted, reason=f"no proposal: {why}") for wanted, why in failed]
 
     def _generator(self, group: PlacementGroup) -> ActorHandle[Any]:
-        return Generator.options(  # type: ignore[attr-defined]
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group)
-        ).remote(self._proposer, self._space, self._mailbox, GENERATOR_NICENESS)
+        strategy = PlacementGroupSchedulingStrategy(group)
+        actor: ActorHandle[Any] = Generator.options(scheduling_strategy=strategy).remote(  # type: ignore[attr-defined]
+            self._proposer, self._space, self._mailbox, GENERATOR_NICENESS
+        )
+        return actor
 
     def _place(self, place: Place) -> None:
         number, self._next = self._next, self._next + 1
@@ -184,6 +211,7 @@ class RayExecutor:
 
     def _remove(self, number: int) -> None:
         worker = self._workers.pop(number, None)
+        self._up.discard(number)
         if worker is None:
             return
         ray.kill(worker.host)

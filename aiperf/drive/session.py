@@ -90,7 +90,9 @@ def resume(conf: RunConf, executor_of: ExecutorOf, after_turn: Callable[[Driver]
             "Begin another: python -m aiperf"
         )
     if reader.reading.torn:
-        print(f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it")
+        print(
+            f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it"
+        )
     with Journal(folder / NAME, reader.reading) as journal:
         resumed = resumption(standing.run, time.time())
         standing.take(resumed)

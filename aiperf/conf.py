@@ -1,7 +1,7 @@
 """The whole configuration of a run, typed; and how `key=value` words on the command line become one.
 
-Hydra composes it from conf/*.yaml, where a group's choices lie; the dataclasses stand beside what they configure, and only a
-field's own line holds its default. A misspelt option, group or choice is refused before anything starts, with the nearest right.
+Hydra composes it from conf/*.yaml, where a group's choices lie; the dataclasses stand beside what they configure, and only
+a field's own line holds its default. A misspelt option, group or choice is refused before anything starts.
 """
 
 from __future__ import annotations
@@ -134,6 +134,7 @@ def configure(words: Sequence[str]) -> RunConf:
     Raises:
         BadConfiguration: an option, group or value that there is not; the message names the nearest right one.
     """
+    _check_form(words)
     register()
     GlobalHydra.instance().clear()
     with initialize_config_module(version_base="1.3", config_module="conf"):
@@ -157,7 +158,13 @@ def from_plain(plain: dict[str, Any]) -> RunConf:
     for group, schemas in _CHOSEN_BY_NAME.items():
         named = {schema().name: schema for schema in schemas}
         told[group] = msgspec.convert(plain[group], named[plain[group]["name"]])
-    simple = {"schedule": ScheduleConf, "trainer": TrainerConf, "budget": BudgetConf, "batch": BatchConf, "limits": LimitsConf}
+    simple = {
+        "schedule": ScheduleConf,
+        "trainer": TrainerConf,
+        "budget": BudgetConf,
+        "batch": BatchConf,
+        "limits": LimitsConf,
+    }
     for group, schema in simple.items():
         told[group] = msgspec.convert(plain[group], schema)
     if plain["cluster"] is not None:
@@ -168,6 +175,24 @@ def from_plain(plain: dict[str, Any]) -> RunConf:
 def config_hash(plain: dict[str, Any]) -> str:
     """SHA-256 of the configuration in canonical JSON: keys in order, no spaces."""
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
+
+
+def _check_form(words: Sequence[str]) -> None:
+    """What Hydra would answer with a traceback or the name of a class of its own."""
+    keys = [word.lstrip("+~").partition("=")[0] for word in words]
+    for word, key in zip(words, keys, strict=True):
+        if "=" not in word and not word.startswith("~"):
+            right = f"{key}=…" if key in option_names() else None
+            raise BadConfiguration(
+                f"an option is written key=value; found {word!r}"
+                + (f" (did you mean {right!r}?)" if right else _nearest(key, option_names()))
+            )
+        if key == "cluster" and not word.startswith(("+", "~")):
+            raise BadConfiguration(f"no cluster is named unless one is added: +{word}")
+        if key.startswith("cluster.") and "cluster" not in keys:
+            raise BadConfiguration(
+                f"{word} is about a cluster, and none is named: add +cluster={'|'.join(choices('cluster'))}"
+            )
 
 
 def _mended(error: Exception, words: Sequence[str]) -> str:
@@ -186,6 +211,11 @@ def _mended(error: Exception, words: Sequence[str]) -> str:
             return f"{key}={value}: {key} is one of {', '.join(choices(key))}{_nearest(value, choices(key))}"
         if key not in option_names() and re.fullmatch(r"[\w.]+", key):
             return f"there is no option {key!r}{_nearest(key, option_names())}. `python -m aiperf --help` lists them"
+        group, _, option = key.partition(".")
+        schemas = _CHOSEN_BY_NAME.get(group, ())
+        if f"Key '{option}' not in" in message and schemas:
+            those = [schema().name for schema in schemas if option in schema.__dataclass_fields__]
+            return f"{key} goes with {', '.join(f'{group}={name}' for name in those)}; another {group} is chosen here"
     return message
 
 
@@ -217,5 +247,10 @@ def option_names() -> list[str]:
     """Every option there is, whatever the choices: 'schedule.duration_seconds', …"""
     groups = schemas_of_groups()
     own = [name for name in RunConf.__dataclass_fields__ if name not in groups]
-    nested = {f"{group}.{name}" for group, schemas in groups.items() for schema in schemas for name in schema.__dataclass_fields__}
+    nested = {
+        f"{group}.{name}"
+        for group, schemas in groups.items()
+        for schema in schemas
+        for name in schema.__dataclass_fields__
+    }
     return sorted([*own, *GROUPS, *nested])

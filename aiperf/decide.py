@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
+from aiperf.procedure import end_of_trial
 from aiperf.run import Run
 from aiperf.seeds import derive
 
@@ -31,6 +32,22 @@ class Request:
     worker: int
     round: int
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A proposal has not come, and another is to be made."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """A trial was lost after its last epoch: there is nothing left to do."""
+
+    trial: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +81,7 @@ class End:
     reason: str
 
 
-Command = Start | Request | GiveUp | WriteOff | DropCheckpoint | End
+Command = Start | Request | Reject | Finish | GiveUp | WriteOff | DropCheckpoint | End
 
 
 def decide(run: Run, now: float) -> list[Command]:
@@ -77,20 +94,19 @@ def decide(run: Run, now: float) -> list[Command]:
         return []
     if (reason := _end(run, now)) is not None:
         return [End(reason)]
-    commands: list[Command] = []
-    commands += _silent(run, now)
-    lost = []
-    for number in run.lost:
+    commands: list[Command] = [*_silent(run, now), *_unanswered(run, now)]
+    if commands:
+        return commands  # first of all: nothing else may be decided for workers that these take away
+    for number in run.ending:
         trial = run.trials[number]
-        if trial.losses_of_worker >= run.limits.attempts:
-            commands.append(
-                GiveUp(number, f"lost {trial.losses_of_worker} times; the limit is {run.limits.attempts} attempts")
-            )
+        if (over := end_of_trial(run.limits.procedure, trial.round, trial.losses)) is not None:
+            commands.append(Finish(number, over))
         else:
-            lost.append(number)
+            reason = f"lost {trial.losses_of_worker} times; the limit is {run.limits.attempts} attempts"
+            commands.append(GiveUp(number, reason))
     # Lost trials first: their epochs are paid for already, and a parent's weights may wait on them.
-    taken = list(islice(run.idle, len(lost)))
-    for number, worker in zip(lost, taken, strict=False):
+    taken = set(islice(run.idle, len(run.lost)))
+    for number, worker in zip(run.lost, run.idle, strict=False):
         trial = run.trials[number]
         commands.append(Start(number, trial.attempt + 1, worker, trial.saved_epoch + 1))
     for worker in run.ready:
@@ -99,11 +115,13 @@ def decide(run: Run, now: float) -> list[Command]:
     number = run.next_number
     for name in run.hungry:
         worker_state = run.workers[name]
-        there = len(worker_state.waiting) + len(worker_state.requested)
-        for ahead in range(there, run.limits.buffer):
-            seed = derive(run.limits.seed, "proposal", number)
-            commands.append(Request(number, name, worker_state.round + ahead + 1, seed))
-            number += 1
+        there = {run.trials[waiting].round for waiting in worker_state.waiting}
+        there |= {run.requests[requested].round for requested in worker_state.requested}
+        for round_ in range(worker_state.round + 1, worker_state.round + run.limits.buffer + 1):
+            # One that was rejected leaves a gap before those that were not.
+            if round_ not in there:
+                commands.append(Request(number, name, round_, derive(run.limits.seed, "proposal", number)))
+                number += 1
     commands += [DropCheckpoint(number, f"not among the best {len(run.retained)}") for number in run.droppable]
     return commands
 
@@ -128,4 +146,22 @@ def _silent(run: Run, now: float) -> list[Command]:
             break
         assert trial.worker is not None
         commands.append(WriteOff(trial.worker, f"no word for {silent:.0f} s while training trial {number}"))
+    return commands
+
+
+def _unanswered(run: Run, now: float) -> list[Command]:
+    # Ordered by when they were made: the first that is not overdue ends the look.
+    commands: list[Command] = []
+    given_up: set[int] = set()
+    for request in run.requests.values():
+        waited = now - request.at
+        if waited < run.limits.silence_seconds:
+            break
+        if request.worker in run.idle:
+            # It neither trains nor proposes: nothing shows that it is still there.
+            if request.worker not in given_up:
+                commands.append(WriteOff(request.worker, f"no word for {waited:.0f} s, and no proposal"))
+            given_up.add(request.worker)
+        else:
+            commands.append(Reject(request.number, f"no answer for {waited:.0f} s"))
     return commands

@@ -34,7 +34,7 @@ from aiperf.messages import (
     WorkerDown,
     WorkerUp,
 )
-from aiperf.procedure import told_accuracy
+from aiperf.procedure import end_of_trial, told_accuracy
 from aiperf.run import Run, Trial
 
 HeardWord = (
@@ -52,7 +52,7 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
         case EpochDone():
             return _epoch_done(run, word, now)
         case WorkerUp():
-            if word.worker < run.next_worker:
+            if word.worker in run.workers or word.worker in run.departed:
                 return []
             return [
                 WorkerJoined(
@@ -186,25 +186,30 @@ def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
     trial = _current(run, word.trial, word.attempt)
     if trial is None:
         return []
-    if not trial.accuracies:
+    reason = end_of_trial(run.limits.procedure, trial.round, trial.losses)
+    if reason is None:
+        # A word of an epoch was lost or is late: its images are in no book. The epoch is done again, from the last one saved.
         return [
             TrialLost(
                 at=now,
                 trial=word.trial,
                 attempt=word.attempt,
-                reason="it was called done before any of its epochs arrived",
+                reason=f"it was called done ({word.reason}), but its end has not arrived: {trial.epoch} epochs have",
             )
         ]
-    return [
-        TrialFinished(
-            at=now,
-            trial=word.trial,
-            attempt=word.attempt,
-            reason=word.reason,
-            accuracy=trial.best_accuracy,
-            told_accuracy=told_accuracy(run.limits.procedure, trial.round, trial.accuracies),
-        )
-    ]
+    return [finish(run, trial, reason, now)]
+
+
+def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
+    """The end of a trial all of whose epochs have been heard of."""
+    return TrialFinished(
+        at=now,
+        trial=trial.number,
+        attempt=trial.attempt,
+        reason=reason,
+        accuracy=trial.best_accuracy,
+        told_accuracy=told_accuracy(run.limits.procedure, trial.round, trial.accuracies),
+    )
 
 
 def _checkpoint_gone(run: Run, word: CheckpointGone, now: float) -> list[AnyEvent]:

@@ -94,7 +94,8 @@ class Reader:
                 raise self._damage(lines, f"a journal begins with RunStarted, this one with {type(event).__name__}")
             if event.schema != SCHEMA:
                 raise JournalDamaged(
-                    f"'{self.path}' has schema {event.schema}; this release reads schema {SCHEMA}. Read it with the release that wrote it"
+                    f"'{self.path}' has schema {event.schema}; this release reads schema {SCHEMA}. "
+                    "Read it with the release that wrote it"
                 )
         return event, expected
 
@@ -120,13 +121,16 @@ def read(path: Path, until: int | None = None) -> Reader:
 class Journal:
     """A journal that is written; one driver at a time. Close it, or use it in a `with` block."""
 
-    def __init__(self, path: Path, reading: Reading | None = None) -> None:
+    def __init__(self, path: Path, reading: Reading | None = None, *, durable: bool = True) -> None:
         """Opens a new journal, or one that was read to its end (`reading`), whose torn last line is then cut off.
+
+        `durable`: every append is flushed to the disk itself. A simulated run, which nobody loses, may do without.
 
         Raises:
             JournalInUse: another driver holds it.
         """
         self.path = path
+        self._is_durable = durable
         self._file: IO[bytes] = path.open("xb" if reading is None else "r+b", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,12 +173,14 @@ class Journal:
             rest = memoryview(written)
             while rest:
                 rest = rest[self._file.write(rest) :]
-            os.fsync(self._file.fileno())
+            if self._is_durable:
+                os.fsync(self._file.fileno())
         except OSError as error:
             self._file.truncate(self._end)
             self._file.seek(self._end)
             raise JournalNotWritten(
-                f"what happened must stand on disk before anything acts on it; '{self.path}' could not be written ({error.strerror}). "
+                f"what happened must stand on disk before anything acts on it; '{self.path}' "
+                f"could not be written ({error.strerror}). "
                 f"Make room, then: resume={self.path.parent}"
             ) from error
         self._chain = chain

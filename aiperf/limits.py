@@ -40,7 +40,8 @@ class ScheduleConf:
         """
         if not self.epochs or min(self.epochs) < 1 or sorted(self.epochs) != list(self.epochs):
             raise BadConfiguration(
-                f"schedule.epochs are the rounds' limits, each at least 1 and none below the one before; found {list(self.epochs)}"
+                "schedule.epochs are the rounds' limits, each at least 1 and none below the one before; "
+                f"found {list(self.epochs)}"
             )
         if not 0 <= self.warmup_seconds < self.duration_seconds:
             raise BadConfiguration(

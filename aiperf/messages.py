@@ -1,6 +1,7 @@
 """What driver and executor say to each other.
 
-Orders go down, words come back. Words carry no clock reading: a worker speaks in sums since the epoch began, so that a word that is lost, late, doubled or out of order takes nothing away.
+Orders go down, words come back. Words carry no clock reading: a worker speaks in sums since the epoch began, so that a word
+that is lost, late, doubled or out of order takes nothing away.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Train(_Message, frozen=True, kw_only=True):
     """The round's limit."""
     patience: int
     """Epochs without improvement after which the trial ends."""
+    improvement: float
+    """By how much plain validation cross-entropy must fall to count as improved."""
     losses: tuple[float, ...]
     """Validation losses of the epochs before first_epoch."""
     best_accuracy: float

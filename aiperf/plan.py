@@ -1,7 +1,8 @@
-"""What a run will be, worked out before anything starts: the starting graph, what may be proposed, the first line of its journal."""
+"""What a run will be, worked out before anything starts: the starting graph, what may be proposed, the journal's first line."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import time
@@ -54,7 +55,8 @@ def this_machine(conf: RunConf) -> Machine:
     accelerators = conf.accelerators_per_worker or len(system.accelerators)
     if accelerators > len(system.accelerators):
         raise BadConfiguration(
-            f"accelerators_per_worker={accelerators}, but this machine shows {len(system.accelerators)}; leave it out to take all"
+            f"accelerators_per_worker={accelerators}, but this machine shows {len(system.accelerators)}; "
+            "leave it out to take all"
         )
     ranks = 1 if conf.executor == "inline" else ranks_of_worker(conf.trainer, accelerators, system.usable_processors)
     memory = [device.memory_bytes for device in system.accelerators if device.memory_bytes is not None]
@@ -68,6 +70,7 @@ def make_plan(conf: RunConf, machine: Machine) -> Plan:
         BadConfiguration, MissingData: what cannot become a run.
     """
     conf.schedule.procedure()
+    _folder_name(conf)
     if conf.executor not in ("ray", "inline"):
         raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
     dataset = describe_data(conf.dataset)
@@ -134,15 +137,21 @@ def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
 
 def new_folder(conf: RunConf, now: float) -> Path:
     """A folder for a new run: runs/<time>-<name>."""
-    name = conf.name or conf.dataset.name
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-'; found {name!r}")
-    folder = Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{name}"
+    folder = Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
     try:
         folder.mkdir(parents=True)
     except FileExistsError as error:
-        raise BadConfiguration(f"a run has a folder of its own; '{folder}' is there already. Wait a second, or give name=…") from error
+        raise BadConfiguration(
+            f"a run has a folder of its own; '{folder}' is there already. Wait a second, or give name=…"
+        ) from error
     return folder
+
+
+def _folder_name(conf: RunConf) -> str:
+    name = conf.name or conf.dataset.name
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-'; found {name!r}")
+    return name
 
 
 def run_folder(word: str, runs: str = "runs") -> Path:
@@ -159,7 +168,11 @@ def _start_graph(conf: RunConf, dataset: DataSet) -> Graph:
         return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
     path = Path(name)
     if not path.is_file():
-        raise BadConfiguration(f"start is one of {', '.join(STARTS)}, or a graph's JSON file; found {name!r}")
+        near = difflib.get_close_matches(name, STARTS, n=1)
+        raise BadConfiguration(
+            f"start is one of {', '.join(STARTS)}, or a graph's JSON file; found {name!r}"
+            + (f" (did you mean {near[0]!r}?)" if near else "")
+        )
     graph = load(path)
     reads = graph.nodes[0].op
     assert isinstance(reads, Input)
@@ -176,7 +189,9 @@ def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks:
     # 20 steps an epoch at least, so that a large batch does not end in a handful of updates.
     largest = conf.batch.largest or max(conf.batch.smallest, dataset.training_images // (20 * ranks))
     if not 1 <= conf.batch.smallest <= largest:
-        raise BadConfiguration(f"batch.smallest is at least 1 and at most batch.largest; found {conf.batch.smallest} and {largest}")
+        raise BadConfiguration(
+            f"batch.smallest is at least 1 and at most batch.largest; found {conf.batch.smallest} and {largest}"
+        )
     return Space(
         start=graph,
         budget=budget,

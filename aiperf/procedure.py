@@ -57,6 +57,15 @@ def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: flo
     return since >= epochs
 
 
+def end_of_trial(procedure: Procedure, round_: int, losses: Sequence[float]) -> str | None:
+    """Why a trial of this round with these epochs' validation losses is over: 'epochs' or 'early stop'; None: it is not."""
+    if len(losses) >= epoch_limit(procedure, round_):
+        return "epochs"
+    if has_stopped_improving(losses, patience(procedure, round_), procedure.improvement):
+        return "early stop"
+    return None
+
+
 def told_accuracy(procedure: Procedure, round_: int, accuracies: Sequence[float]) -> float:
     """What the search is told of a finished trial: predicted in the warm-up rounds, else the best measured.
 

@@ -60,7 +60,9 @@ def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unp
 def check(history: History, request: ProposalRequested, word: Proposed, at: float) -> TrialProposed | TrialRejected:
     """Rebuilds a proposal from its lineage and counts its operations; what is not legal, or over the budget, is rejected."""
     if word.parent is not None and word.parent not in history.trials:
-        return TrialRejected(at=at, number=word.number, reason=f"its parent, trial {word.parent}, is not in the journal")
+        return TrialRejected(
+            at=at, number=word.number, reason=f"its parent, trial {word.parent}, is not in the journal"
+        )
     graph = history.graph(word.parent)
     try:
         for morph in word.morphs:

@@ -35,6 +35,7 @@ from aiperf.events import (
     WorkerLost,
 )
 from aiperf.limits import Limits, limits_of
+from aiperf.procedure import end_of_trial
 
 INHERITABLE = 16
 """The best so many finished trials can be parents."""
@@ -55,7 +56,7 @@ class Worker:
     """Trials it has started, attempts not counted anew."""
     trial: int | None = None
     waiting: deque[int] = field(default_factory=deque)
-    """Proposals made for it, in the order of their rounds."""
+    """Proposals made for it, in the order of their rounds, whatever order they came in."""
     requested: set[int] = field(default_factory=set)
 
 
@@ -106,14 +107,18 @@ class Run:
     requests: dict[int, ProposalRequested] = field(default_factory=dict)
     next_number: int = 0
     next_worker: int = 0
+    departed: set[int] = field(default_factory=set)
+    """Workers that are gone: a late word that one of them is up raises nobody from the dead."""
     idle: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers without a trial, longest idle first."""
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Idle workers for which a proposal waits."""
+    """Idle workers for whose next round a proposal waits."""
     hungry: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers whose proposals, waiting and requested, are fewer than the buffer holds."""
     lost: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Trials to be tried again or given up, longest lost first."""
+    """Trials to be tried again, longest lost first."""
+    ending: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Lost trials that are not to be tried again: given up, or lost after their last epoch."""
     running: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Trials being trained, longest silent first."""
     droppable: OrderedDict[int, None] = field(default_factory=OrderedDict)
@@ -234,6 +239,7 @@ def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
     run.idle.pop(number, None)
     run.ready.pop(number, None)
     run.hungry.pop(number, None)
+    run.departed.add(number)
     run.absent_rounds.setdefault(worker.host, []).append(worker.round)
     for request in worker.requested:
         # A late answer finds no request and changes nothing.
@@ -248,13 +254,18 @@ def _proposed(run: Run, event: TrialProposed) -> None:
     request = run.requests.pop(event.number)
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)
-    worker.waiting.append(event.number)
-    if worker.trial is None:
+    run.trials[event.number] = Trial(event.number, request.round, event.parent, event.morphs, event.batch_size)
+    worker.waiting.insert(sum(run.trials[other].round <= request.round for other in worker.waiting), event.number)
+    if worker.trial is None and _is_served(run, worker):
         run.ready[worker.number] = None
     run.rejected_in_a_row = 0
-    run.trials[event.number] = Trial(event.number, request.round, event.parent, event.morphs, event.batch_size)
     if event.parent is not None:
         run.children_due[event.parent] = run.children_due.get(event.parent, 0) + 1
+
+
+def _is_served(run: Run, worker: Worker) -> bool:
+    """Whether the proposal for its next round is there: that for a later one may come first, and has to wait."""
+    return bool(worker.waiting) and run.trials[worker.waiting[0]].round <= worker.round + 1
 
 
 def _started(run: Run, event: TrialStarted) -> None:
@@ -310,6 +321,8 @@ def _epoch_finished(run: Run, event: EpochFinished) -> None:
     trial.best_accuracy = max(trial.best_accuracy, event.accuracy)
     if event.checkpoint:
         trial.saved_epoch = event.epoch
+    trial.last_word = event.at
+    run.running.move_to_end(event.trial)
     run.best_accuracy = event.accuracy if run.best_accuracy is None else max(run.best_accuracy, event.accuracy)
     _begin_epoch(trial, event.epoch + 1)
 
@@ -317,6 +330,7 @@ def _epoch_finished(run: Run, event: EpochFinished) -> None:
 def _finished(run: Run, event: TrialFinished) -> None:
     trial = run.trials[event.trial]
     trial.told_accuracy = event.told_accuracy
+    run.ending.pop(event.trial, None)
     _free_worker(run, trial)
     _settle(run, trial)
     run.finished += 1
@@ -331,7 +345,7 @@ def _finished(run: Run, event: TrialFinished) -> None:
 
 def _failed(run: Run, event: TrialFailed) -> None:
     trial = run.trials[event.trial]
-    run.lost.pop(event.trial, None)
+    run.ending.pop(event.trial, None)
     _free_worker(run, trial)
     _settle(run, trial)
     run.failed += 1
@@ -342,7 +356,9 @@ def _lose(run: Run, number: int, *, by_worker: bool) -> None:
     trial = run.trials[number]
     _free_worker(run, trial)
     trial.losses_of_worker += by_worker
-    run.lost[number] = None
+    is_over = end_of_trial(run.limits.procedure, trial.round, trial.losses) is not None
+    # Sorted out here, once: after a loss of all workers thousands of trials wait for many turns.
+    (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
 
 
 def _free_worker(run: Run, trial: Trial) -> None:
@@ -351,7 +367,7 @@ def _free_worker(run: Run, trial: Trial) -> None:
     if worker is not None:
         worker.trial = None
         run.idle[worker.number] = None
-        if worker.waiting:
+        if _is_served(run, worker):
             run.ready[worker.number] = None
     trial.worker = None
 

@@ -1,7 +1,8 @@
 """The score: counted operations over time, from the books of a run.
 
-Score (FLOPS) = work inside the valid window / its length; the window runs from the end of the warm-up to the end of the run, an
-interval that straddles an edge counts in proportion, and the clock goes on while a killed run is down. Sources: docs/benchmark.md.
+Score (FLOPS) = work inside the valid window / its length; the window runs from the end of the warm-up to the end of the run,
+an interval that straddles an edge counts in proportion, and the clock goes on while a killed run is down. The law:
+docs/benchmark.md.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def size(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`: two units at most."""
+    """`360,448 h` (grouped), `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`: two units at most."""
     assert math.isfinite(seconds), f"{seconds!r} s is no duration"
     if seconds < 0:
         return f"−{duration(-seconds)}"
@@ -102,4 +102,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     minutes = round(seconds / 60)
+    if minutes >= 6000:
+        return f"{count(round(seconds / 3600))} h"
     return f"{minutes // 60} h {minutes % 60:02d} min"

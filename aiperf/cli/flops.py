@@ -23,7 +23,7 @@ def main(words: Sequence[str]) -> int:
     """Carries the verb out; gives the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m aiperf flops",
-        description="Counts a network's floating-point operations per image, by the formulas of the AIPerf paper (Tables I and II).",
+        description="Counts a network's floating-point operations per image by the AIPerf paper's formulas (Tables I and II).",
         epilog="examples: python -m aiperf flops resnet50_v1 · python -m aiperf flops resnet20 --json · "
         "python -m aiperf flops grown.json --batch 64",
     )

@@ -1,4 +1,4 @@
-"""`python -m aiperf --help`: verbs, examples, and every option with its default and its meaning, taken from the configuration."""
+"""`python -m aiperf --help`: verbs, examples, and every option with its default and meaning, taken from the configuration."""
 
 from __future__ import annotations
 

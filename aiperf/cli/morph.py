@@ -72,7 +72,9 @@ def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morp
     for step in range(arguments.steps):
         offered = legal(graph, budget)
         if not offered:
-            table.caption = f"no morph is left within {arguments.factor:g} times the start's cost: stopped after {step} of {arguments.steps}"
+            table.caption = (
+                f"stopped after {step} steps: no morph is left within {arguments.factor:g} times the start's cost"
+            )
             break
         chooser = random.Random(derive(arguments.seed, "morph", step))
         # A kind first, then one of its morphs: the many sites of one kind do not crowd out the others.

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from aiperf.conf import configure
 from aiperf.errors import BadConfiguration
-from aiperf.prepare import prepare
 
 USAGE = """usage: python -m aiperf prepare dataset=NAME dataset.root=FOLDER [OPTION=VALUE …] [--pack FOLDER] [--checksums FILE]
 
@@ -28,7 +27,10 @@ def main(words: Sequence[str]) -> int:
         print(USAGE)
         return 0 if rest else 2
     pack, checksums = _taken(rest, "--pack"), _taken(rest, "--checksums")
-    report = prepare(configure(rest).dataset, pack=pack, out=Console(), checksums=checksums)
+    conf = configure(rest).dataset
+    from aiperf.prepare import prepare  # loads the decoders, and torch with them
+
+    report = prepare(conf, pack=pack, out=Console(), checksums=checksums)
     for line in report.lines:
         print(line)
     return 0 if report.is_usable else 1

@@ -12,12 +12,15 @@ def main(words: Sequence[str]) -> int:
     """Carries the verb out; gives the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m aiperf report",
-        description="Writes a run's report beside its journal: report.html (one self-contained file), report.json, plots as PNG and SVG.",
+        description="Writes a run's report beside its journal: report.html, report.json, plots as PNG and SVG.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     arguments = parser.parse_args(words)
     folder = run_folder(arguments.run)
-    from aiperf.report.write import write_report
+    from aiperf.report.text import closing_lines
+    from aiperf.report.write import report_of, write
 
-    print(write_report(folder).closing_lines)
+    report = report_of(folder)
+    for line in closing_lines(report, write(report, folder).page):
+        print(line)
     return 0

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from aiperf.conf import RunConf, configure, from_plain
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, CannotResume
 from aiperf.events import RunStarted
 from aiperf.journal import read
 from aiperf.plan import Plan, make_plan, run_folder, this_machine
 from aiperf.procedure import epoch_limit
+from aiperf.run import RETAINED
 from aiperf.units import count, duration, operations, size
 from morphism import cost
 from searchers.history import Space
+
+BYTES_PER_CHECKPOINTED_PARAMETER = 8
+"""Weight and momentum, FP32 each."""
+if TYPE_CHECKING:
+    from aiperf.drive.driver import Driver
 
 WITH_RESUME = ("resume", "resume_until", "runs")
 """What can be said together with resume: all else stands in the journal already."""
@@ -36,17 +44,22 @@ def main(words: Sequence[str]) -> int:
     if conf.dry_run:
         print(describe_plan(make_plan(conf, this_machine(conf))))
         return 0
-    # The machine's libraries are loaded only now: --help, a misspelt option or a dry run answer at once.
-    from aiperf.drive.machines import machines
-    from aiperf.drive.session import resume, sit
-    from aiperf.live import LiveTable
-
     plan = None if conf.resume is not None else make_plan(conf, this_machine(conf))
+    settings = conf if plan is not None else _recorded(conf)
     if plan is not None:
         print(describe_plan(plan))
-    settings = conf if plan is not None else _recorded(conf)
-    with machines(settings) as executor_of, LiveTable(sys.stdout) as live:
-        folder = sit(plan, executor_of, live.show) if plan is not None else resume(conf, executor_of, live.show)
+    # The machine's libraries are loaded only now: whatever is wrong with a configuration is told at once.
+    from aiperf.drive.machines import machines
+    from aiperf.drive.session import resume, sit
+    from aiperf.drive.view import live_view
+    from aiperf.live import Live
+
+    with machines(settings) as executor_of, Live(Console()) as live:
+
+        def show(driver: Driver) -> None:
+            live.show(lambda: live_view(driver))
+
+        folder = sit(plan, executor_of, show) if plan is not None else resume(conf, executor_of, show)
     return _ended(folder)
 
 
@@ -54,15 +67,21 @@ def _recorded(conf: RunConf) -> RunConf:
     assert conf.resume is not None
     first = next(iter(read(run_folder(conf.resume, conf.runs))))
     assert isinstance(first, RunStarted)
+    if first.simulated:
+        raise CannotResume(
+            f"a simulated run is begun anew, not resumed: equal seed, equal journal; '{conf.resume}' is simulated"
+        )
     return from_plain(first.config)
 
 
 def _ended(folder: Path) -> int:
-    from aiperf.report.write import write_report
+    from aiperf.report.text import closing_lines
+    from aiperf.report.write import report_of, write
 
-    written = write_report(folder)
-    print(written.closing_lines)
-    return 0 if written.report.result.valid else 1
+    report = report_of(folder)
+    for line in closing_lines(report, write(report, folder).page):
+        print(line)
+    return 0 if report.score.valid else 1
 
 
 def describe_plan(plan: Plan) -> str:
@@ -75,19 +94,36 @@ def describe_plan(plan: Plan) -> str:
     accelerators = (
         f"{machine.accelerators_per_worker} accelerators" if machine.accelerators_per_worker else "no accelerators"
     )
+    checkpoints = RETAINED * BYTES_PER_CHECKPOINTED_PARAMETER * counted.parameters
     lines = [
-        ("data set", f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
-                     f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"),
-        ("time", f"{duration(conf.schedule.duration_seconds)}, the first {duration(conf.schedule.warmup_seconds)} warm-up"),
+        (
+            "data set",
+            f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
+            f"{data.image}×{data.image}×{data.channels}, {data.classes} classes",
+        ),
+        (
+            "time",
+            f"{duration(conf.schedule.duration_seconds)}, the first {duration(conf.schedule.warmup_seconds)} warm-up",
+        ),
         ("workers", "one on this machine" if conf.cluster is None else f"as {conf.cluster.kind} gives"),
-        ("a worker", f"{accelerators}, {machine.ranks} ranks ({conf.trainer.collective}), batch {space.default_batch_size} each"),
-        ("first graph", f"{_name(plan)}: {count(counted.parameters)} parameters, {operations(counted.forward_flops)} forward, "
-                        f"{operations(counted.backward_flops)} backward per image"),
+        (
+            "a worker",
+            f"{accelerators}, {machine.ranks} ranks ({conf.trainer.collective}), batch {space.default_batch_size} each",
+        ),
+        (
+            "first graph",
+            f"{_name(plan)}: {count(counted.parameters)} parameters, {operations(counted.forward_flops)} forward, "
+            f"{operations(counted.backward_flops)} backward per image",
+        ),
         ("an epoch", f"{operations(epoch)}; rounds of {', '.join(map(str, limits))} epochs at most"),
         ("budget", _budget(space)),
         ("search", f"{conf.searcher.name}; {conf.hpo.name} from round {space.tuning_from_round}"),
-        ("disk", f"up to {size(32 * 8 * 4 * counted.parameters)} of checkpoints under {conf.runs}/ (32 kept, grown to the budget)"),
-    ]  # fmt: skip
+        (
+            "disk",
+            f"{size(checkpoints)} of checkpoints under {conf.runs}/ ({RETAINED} kept), "
+            f"up to {size(conf.budget.factor * checkpoints)} as networks grow",
+        ),
+    ]
     return "\n".join(f"{name:<12} {value}" for name, value in lines)
 
 

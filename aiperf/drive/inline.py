@@ -1,4 +1,4 @@
-"""One worker inside the driver's own process: to look into a run with a debugger, and for tests. Training waits for no order."""
+"""One worker inside the driver's own process: to look into a run with a debugger, and for tests."""
 
 from __future__ import annotations
 

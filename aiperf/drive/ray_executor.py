@@ -40,8 +40,9 @@ class _Worker:
 
     place: Place
     group: PlacementGroup
-    host: ActorHandle[Any]
-    generator: ActorHandle[Any]
+    host: Any
+    """Actor handles; their stubs (Ray 2.60) take every method of an actor for one that never returns."""
+    generator: Any
     life: ray.ObjectRef[Any]
     told: int = 0
     """News that its generator has."""
@@ -92,7 +93,8 @@ class RayExecutor:
         match order:
             case Propose() if order.worker in self._workers:
                 asked = self._workers[order.worker]
-                call: ray.ObjectRef[Any] = asked.generator.propose.remote(self._news[asked.told :], order)
+                unheard = self._news[asked.told :]
+                call = asked.generator.propose.remote(unheard, order)
                 asked.told = len(self._news)
                 asked.proposing = (*asked.proposing, (order.number, call))
             case Train() if order.worker in self._workers:
@@ -166,7 +168,7 @@ class RayExecutor:
         self._remove(number)
         if not self._workers and all(self._vain.get(each, 0) >= STARTS for each in self._places()):
             raise NoWorkers(
-                f"a run needs at least one worker; none could be started, in {STARTS} tries at each place. The last one: {reason}"
+                f"a run needs at least one worker; none could be started in {STARTS} tries at each place. The last: {reason}"
             )
 
     def _hear_generator(self, number: int) -> None:

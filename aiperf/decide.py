@@ -94,9 +94,9 @@ def decide(run: Run, now: float) -> list[Command]:
         return []
     if (reason := _end(run, now)) is not None:
         return [End(reason)]
-    commands: list[Command] = [*_silent(run, now), *_unanswered(run, now)]
-    if commands:
-        return commands  # first of all: nothing else may be decided for workers that these take away
+    # First of all, and one after the other: nothing else may be decided for workers that these take away.
+    if commands := _silent(run, now) or _unanswered(run, now):
+        return commands
     for number in run.ending:
         trial = run.trials[number]
         if (over := end_of_trial(run.limits.procedure, trial.round, trial.losses)) is not None:

@@ -63,8 +63,8 @@ def this_machine(conf: RunConf) -> Machine:
     return Machine(system, accelerators, ranks, min(memory) if memory else system.usable_memory_bytes // ranks)
 
 
-def make_plan(conf: RunConf, machine: Machine) -> Plan:
-    """Works a run out; reads the data set's listing, and no image.
+def make_plan(conf: RunConf, machine: Machine, dataset: DataSet | None = None) -> Plan:
+    """Works a run out; reads the data set's listing, and no image; not even that where `dataset` says what it holds.
 
     Raises:
         BadConfiguration, MissingData: what cannot become a run.
@@ -73,7 +73,7 @@ def make_plan(conf: RunConf, machine: Machine) -> Plan:
     _folder_name(conf)
     if conf.executor not in ("ray", "inline"):
         raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
-    dataset = describe_data(conf.dataset)
+    dataset = dataset or describe_data(conf.dataset)
     graph = _start_graph(conf, dataset)
     memory = conf.budget.memory_bytes or machine.smallest_accelerator_bytes
     budget = Budget.of(

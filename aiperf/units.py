@@ -19,7 +19,7 @@ def _significant(value: float, digits: int) -> str:
     """Fixed notation with that many significant digits, for 0 ≤ |value| < 1000."""
     if value == 0:
         return "0"
-    whole = math.floor(math.log10(abs(value))) + 1
+    whole = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}")))) + 1  # as rounded: 0.9999 is 1.00
     return f"{value:.{max(0, digits - whole)}f}"
 
 

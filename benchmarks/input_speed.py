@@ -16,13 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torchvision import datasets, transforms
+from torchvision import datasets, transforms  # type: ignore[import-untyped]
 
 from aiperf.train.data.conf import ImagenetConf
 from aiperf.train.data.description import IMAGENET_MEAN, IMAGENET_STD
 from aiperf.train.data.opening import open_data
 from aiperf.train.data.samples import list_folder
-from benchmarks.pairs import interleaved, machine
+from benchmarks.pairs import describe_machine, interleaved
 
 GOAL = 1.5
 
@@ -56,7 +56,7 @@ def main() -> int:
             return taken / images
 
         ratio = interleaved(lambda: timed(theirs), lambda: timed(ours), asked.pairs)
-    print(machine())
+    print(describe_machine())
     print(
         f"{len(paths)} images a pass of {asked.folder}, {asked.cores} cores, batch {asked.batch}, first pass, nothing cached"
     )

@@ -26,7 +26,7 @@ MORPHS = 30
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--pairs", type=int, default=10)
-    arguments.add_argument("--batch", type=int, default=16)
+    arguments.add_argument("--batch", type=int, default=16, help="images of 224×224 a step")
     arguments.add_argument("--threads", type=int, default=None, help="torch's threads; all cores without it")
     chosen = arguments.parse_args()
     if chosen.threads is not None:

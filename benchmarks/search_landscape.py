@@ -178,7 +178,9 @@ def main() -> None:
     print("| searcher | " + " | ".join(f"error after {trials} trials" for trials in places) + " |")
     print("| --- |" + " --- |" * len(places))
     for name, found in courses.items():
-        print(f"| {name} | " + " | ".join(_median([course[trials - 1] for course in found]) for trials in places) + " |")
+        print(
+            f"| {name} | " + " | ".join(_median([course[trials - 1] for course in found]) for trials in places) + " |"
+        )
     print("\nDifference within a seed (guided − other; below 0, guided is better):\n")
     print("| against | " + " | ".join(f"after {trials} trials" for trials in places) + " | guided better |")
     print("| --- |" + " --- |" * len(places) + " --- |")

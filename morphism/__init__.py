@@ -1,12 +1,11 @@
 """Architectures, function-preserving morphs with their weights, and the operation count.
 
-Standard library only: importing it takes milliseconds.
+Standard library only: importing it takes milliseconds. Drawings are in `morphism.draw`, which is not imported here.
 """
 
 from morphism.apply import IllegalMorph, apply
 from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
-from morphism.draw import svg
 from morphism.graph import Graph, Node
 from morphism.legal import Budget, legal
 from morphism.lineage import Lineage, rebuild
@@ -92,5 +91,4 @@ __all__ = [
     "rebuild",
     "shapes_after",
     "start",
-    "svg",
 ]

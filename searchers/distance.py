@@ -8,17 +8,18 @@ Regarded as equal: growth of one kind by one amount anywhere within one stage (a
 third ReLU), whichever channels were copied, and whatever the training was. Such architectures share a descriptor though their
 fingerprints differ; what their results differ by is noise to the regression.
 
-The kernel is a positive combination of a Matérn kernel of the Euclidean distance between descriptors and of their scalar
-product. The first is positive definite on any Euclidean space (its spectral density is positive: Rasmussen & Williams 2006,
-section 4.2.1), the second is a Gram matrix, and sums of both stay so; descriptors that coincide only need the noise on the
-diagonal. Edit distances between graphs, which the predecessor used, give no such guarantee.
+The kernel is a positive combination of a rational quadratic kernel of the Euclidean distance between descriptors and of their
+scalar product. The first is positive definite on any Euclidean space, being a mixture of Gaussians of all length scales
+(Rasmussen & Williams 2006, equation 4.19), the second is a Gram matrix, and sums of both stay so; descriptors that coincide
+only need the noise on the diagonal. Edit distances between graphs, which the predecessor used, give no such guarantee. Of all
+kernels of that kind this one is the cheapest (a Matérn takes an exponential and a root for each pair), and it forgets slowly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log2, sqrt
+from math import log2
 from typing import Final, TypeAlias, assert_never
 
 import numpy as np
@@ -136,14 +137,18 @@ class Places:
         return growth.reshape(len(outlines), KINDS_OF_GROWTH * stages)
 
 
-def distance(left: Array, right: Array) -> Array:
-    """The Euclidean distances between descriptors: (n, d), (m, d) → (n, m)."""
-    squares = (left * left).sum(axis=1)[:, None] + (right * right).sum(axis=1)[None, :] - 2.0 * (left @ right.T)
+def squared_distances(left: Array, right: Array) -> Array:
+    """The squared Euclidean distances between descriptors: (n, d), (m, d) → (n, m)."""
+    squares = left @ right.T
+    squares *= -2.0
+    squares += (left * left).sum(axis=1)[:, None]
+    squares += (right * right).sum(axis=1)[None, :]
     # what coincides can come out a rounding below zero
-    return np.asarray(np.sqrt(np.maximum(squares, 0.0)), dtype=np.float64)
+    return np.maximum(squares, 0.0, out=squares)
 
 
-def matern(distances: Array, length: float) -> Array:
-    """The Matérn kernel with ν = 5/2: (1 + r + r²/3)·exp(−r), r = √5·distance / length; 1 at distance 0."""
-    scaled = distances * (sqrt(5.0) / length)
-    return np.asarray((1.0 + scaled + scaled * scaled / 3.0) * np.exp(-scaled), dtype=np.float64)
+def similarity(squares: Array, length: float) -> Array:
+    """The rational quadratic kernel with α = 1, of squared distances: 1 / (1 + distance² / (2·length²)); 1 at distance 0."""
+    similar = squares * (0.5 / (length * length))
+    similar += 1.0
+    return np.reciprocal(similar, out=similar)

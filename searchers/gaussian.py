@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # has no stubs
 
-from searchers.distance import Array, distance, matern
+from searchers.distance import Array, similarity, squared_distances
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
 """Length scales that are tried, in median distances between the architectures seen."""
@@ -108,7 +108,9 @@ def _blas() -> ThreadpoolController:
 
 
 def _kernel(left: Array, right: Array, hyperparameters: Hyperparameters) -> Array:
-    return matern(distance(left, right), hyperparameters.length) + hyperparameters.slope * (left @ right.T)
+    covariance = similarity(squared_distances(left, right), hyperparameters.length)
+    covariance += hyperparameters.slope * (left @ right.T)
+    return covariance
 
 
 def _factor(seen: Array, hyperparameters: Hyperparameters) -> Array:
@@ -121,14 +123,14 @@ def _fitted(finished: Array, normal: Array) -> Hyperparameters:
     """The likeliest of LENGTHS × NOISES × SLOPES given some of the finished ones; of equals the first."""
     step = -(-len(finished) // FITTED_ON) or 1
     some, results = finished[::step], normal[::step]
-    distances = distance(some, some)
-    between = distances[np.triu_indices_from(distances, 1)]
+    squares = squared_distances(some, some)
+    between = squares[np.triu_indices_from(squares, 1)]
     between = between[between > 1e-9]
-    median = float(np.median(between)) if len(between) else 1.0
+    median = float(np.sqrt(np.median(between))) if len(between) else 1.0
     if not results.any():
         return Hyperparameters(2.0 * median, NOISES[-1], SLOPES[0])
     products = some @ some.T
-    smooth = {length: matern(distances, length * median) for length in LENGTHS}
+    smooth = {length: similarity(squares, length * median) for length in LENGTHS}
     best, best_likelihood = Hyperparameters(median, NOISES[0], SLOPES[0]), -np.inf
     diagonal = np.diag_indices(len(some))
     for length, slope, noise in product(LENGTHS, SLOPES, NOISES):

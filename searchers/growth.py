@@ -52,17 +52,10 @@ def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]
     )
 
 
-def applied(graph: Graph, morphs: Sequence[Morph]) -> Graph:
-    """The graph after these morphs, in order; raises IllegalMorph."""
-    for morph in morphs:
-        graph, _ = apply(graph, morph)
-    return graph
-
-
-def child(history: History, parent: int | None, morphs: Sequence[Morph]) -> Graph | None:
+def child(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> Graph | None:
     """The child's graph; None where the morphs do not go together, exceed the budget or make a known architecture."""
     try:
-        graph = applied(history.graph(parent), morphs)
+        graph = history.grown(parent, morphs)
     except IllegalMorph:
         return None  # legal on the parent, but no longer after the morphs before it
     # the cheaper question first; a lone legal morph was held to the budget before, several were not

@@ -18,18 +18,23 @@ from typing import Final, Protocol, TypeAlias, TypeVar, assert_never
 from morphism import Budget, Graph, Morph, apply, legal
 from searchers.distance import Outline, Places
 
-BEST_SEEN: Final = 250
+BEST_SEEN: Final = 150
 """Finished trials with the highest accuracy that guided search looks at."""
-NEWEST_SEEN: Final = 250
-"""Finished trials that guided search looks at because they are the newest; with BEST_SEEN at most 500 different ones."""
-PENDING_SEEN: Final = 200
-"""Trials in flight that a searcher looks at: the newest. Of the failed ones as many of the newest, too."""
+NEWEST_SEEN: Final = 150
+"""Finished trials that guided search looks at because they are the newest; with BEST_SEEN at most 300 different ones."""
+IN_FLIGHT_SEEN: Final = 200
+"""Trials in flight that guided search and tuning look at: the newest."""
+FAILED_SEEN: Final = 50
+"""Failed trials that guided search looks at: the newest."""
 TUNING_SEEN: Final = 200
-"""Finished trials that tuning looks at: the newest; and as many of the pruned points."""
+"""Finished trials that tuning looks at: the newest."""
+PRUNED_SEEN: Final = 50
+"""Points over the budget or out of memory that tuning looks at: the newest."""
 PARENTS: Final = 16
 """Trials that can be parents: the best whose weights can be inherited."""
 
 _GRAPHS_REMEMBERED: Final = 64
+_GROWN_REMEMBERED: Final = 4
 _LEGAL_REMEMBERED: Final = 64
 _OUTLINES_REMEMBERED: Final = 4096
 
@@ -193,13 +198,16 @@ class History:
     places: Places = field(init=False)
     """Where on the starting graph a morph takes effect."""
     _in_flight: dict[int, Proposed] = field(default_factory=dict, init=False)
-    _failed: deque[int] = field(default_factory=lambda: deque(maxlen=PENDING_SEEN), init=False)
+    _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
     _best: list[_Rank] = field(default_factory=list, init=False)
     _inheritable: list[_Rank] = field(default_factory=list, init=False)
     _dropped: set[int] = field(default_factory=set, init=False)
-    _pruned: deque[Point] = field(default_factory=lambda: deque(maxlen=TUNING_SEEN), init=False)
+    _pruned: deque[Point] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
     _fingerprints: set[str] = field(default_factory=set, init=False)
     _graphs: OrderedDict[int, Graph] = field(default_factory=OrderedDict, init=False, repr=False)
+    _grown: OrderedDict[tuple[int | None, tuple[Morph, ...]], Graph] = field(
+        default_factory=OrderedDict, init=False, repr=False
+    )
     _legal: OrderedDict[int | None, tuple[Morph, ...]] = field(default_factory=OrderedDict, init=False, repr=False)
     _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
 
@@ -301,19 +309,19 @@ class History:
         )
 
     def without_result_seen(self) -> tuple[int, ...]:
-        """The PENDING_SEEN newest trials in flight and the PENDING_SEEN newest failed ones, by number."""
-        return tuple(sorted({*islice(reversed(self._in_flight), PENDING_SEEN), *self._failed}))
+        """The IN_FLIGHT_SEEN newest trials in flight and the FAILED_SEEN newest failed ones, by number."""
+        return tuple(sorted({*islice(reversed(self._in_flight), IN_FLIGHT_SEEN), *self._failed}))
 
-    def finished_newest(self, limit: int) -> tuple[int, ...]:
-        """The newest finished trials, at most `limit`, oldest of them first."""
-        return tuple(reversed(tuple(islice(reversed(self.accuracies), limit))))
+    def finished_newest(self) -> tuple[int, ...]:
+        """The TUNING_SEEN newest finished trials, oldest of them first."""
+        return tuple(reversed(tuple(islice(reversed(self.accuracies), TUNING_SEEN))))
 
-    def in_flight_newest(self, limit: int) -> tuple[int, ...]:
-        """The newest trials in flight, at most `limit`, oldest of them first."""
-        return tuple(reversed(tuple(islice(reversed(self._in_flight), limit))))
+    def in_flight_newest(self) -> tuple[int, ...]:
+        """The IN_FLIGHT_SEEN newest trials in flight, oldest of them first."""
+        return tuple(reversed(tuple(islice(reversed(self._in_flight), IN_FLIGHT_SEEN))))
 
     def pruned_newest(self) -> tuple[Point, ...]:
-        """The TUNING_SEEN newest points that were over the budget or out of memory, oldest of them first."""
+        """The PRUNED_SEEN newest points that were over the budget or out of memory, oldest of them first."""
         return tuple(self._pruned)
 
     def was_proposed(self, fingerprint: str) -> bool:
@@ -360,6 +368,16 @@ class History:
     def fingerprint(self, number: int | None) -> str:
         """The fingerprint of a trial's architecture; of the starting graph for None."""
         return self.space.start.fingerprint if number is None else self.trial(number).fingerprint
+
+    def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
+        """The graph of a child that need not be a trial (remembered for a while); raises IllegalMorph."""
+        key = (parent, morphs)
+        if key not in self._grown:
+            graph = self.graph(parent)
+            for morph in morphs:
+                graph, _ = apply(graph, morph)
+            _remember(self._grown, key, graph, _GROWN_REMEMBERED)
+        return self._grown[key]
 
     def legal(self, number: int | None) -> tuple[Morph, ...]:
         """Every morph that is legal on a trial's graph within the budget (remembered)."""

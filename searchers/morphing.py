@@ -1,6 +1,6 @@
 """Network morphism guided by Bayesian optimisation: the child with the highest upper confidence bound among many drawn.
 
-A regression over what the history shows (searchers.history: at most 500 finished trials, 200 in flight, 200 failed) tells
+A regression over what the history shows (searchers.history: at most 300 finished trials, 200 in flight, 50 failed) tells
 what to expect of a child, from its descriptor alone; only the chosen one is built. A failed trial counts as one in flight
 does: it lowers the curiosity about its neighbourhood, so that a failing region is not asked about for ever, and says nothing
 of accuracy, since most failures are a machine's and not the architecture's.
@@ -43,8 +43,9 @@ class Morphing:
         random = chance(self.name, request.seed, request.number)
         candidates = self._candidates(history, random)
         for parent, morphs in _ranked(history, candidates, self.beta):
-            if child(history, parent, morphs) is not None:
-                return parent, copies_drawn(morphs, request)
+            chosen = copies_drawn(morphs, request)
+            if child(history, parent, chosen) is not None:
+                return parent, chosen
         return None, copies_drawn(grown_from_start(history, random), request)
 
     def _candidates(self, history: History, random: Random) -> list[tuple[int | None, tuple[Morph, ...]]]:

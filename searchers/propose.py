@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from morphism import Graph, Morph
-from searchers.growth import applied
 from searchers.history import History, Point, Proposal, Request, Searcher
 
 
@@ -43,6 +42,5 @@ def propose(searcher: Searcher, history: History, request: Request, tuner: Tuner
             space.default_batch_size if history.ceiling is None else min(space.default_batch_size, history.ceiling)
         )
         return Proposal(searcher.name, parent, morphs, batch_size, None)
-    before = history.graph(parent)
-    tuned = tuner.tune(history, request, before, applied(before, morphs))
+    tuned = tuner.tune(history, request, history.graph(parent), history.grown(parent, morphs))
     return Proposal(searcher.name, parent, (*morphs, *tuned.morphs), tuned.batch_size, tuned.kernel_size, tuned.pruned)

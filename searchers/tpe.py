@@ -1,7 +1,7 @@
 """Batch size and kernel size by Optuna's TPE: one study over the run's history, made afresh for each proposal.
 
 The sampler is seeded by the proposal's seed and number and is given what the history shows: the 200 newest finished trials,
-the 200 newest in flight as running ones, and the 200 newest points that were over the budget or out of memory as pruned ones.
+the 200 newest in flight as running ones, and the 50 newest points that were over the budget or out of memory as pruned ones.
 Nothing is kept between proposals. This is the only file that imports optuna.
 """
 
@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from morphism import Budget, Graph, Morph, cost
 from searchers.chance import derived
-from searchers.history import TUNING_SEEN, History, Point, Request
+from searchers.history import History, Point, Request
 from searchers.kernel_size import LARGEST, STEP, enlarged, enlarging, smallest
 
 BATCH_STEP: Final = 8
@@ -150,11 +150,11 @@ def _told(history: History, batches: IntDistribution, kernels: IntDistribution |
     points: list[tuple[TrialState, int, int | None, float | None]] = [
         (TrialState.PRUNED, point.batch_size, point.kernel_size, None) for point in history.pruned_newest()
     ]
-    for number in history.finished_newest(TUNING_SEEN):
+    for number in history.finished_newest():
         batch_size = history.batch_sizes.get(number, history.trials[number].batch_size)
         kernel_size = history.trials[number].kernel_size
         points.append((TrialState.COMPLETE, batch_size, kernel_size, history.accuracies[number]))
-    for number in history.in_flight_newest(TUNING_SEEN):
+    for number in history.in_flight_newest():
         batch_size = history.batch_sizes.get(number, history.trials[number].batch_size)
         points.append((TrialState.RUNNING, batch_size, history.trials[number].kernel_size, None))
     told = []

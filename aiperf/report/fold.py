@@ -106,9 +106,11 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
     for event in rest:
         keep(event)
         run.events += 1
-        # Progress is nine lines of ten in a long run: it is asked for first.
+        # These two are nearly all lines of a long run: they are asked for first.
         if type(event) is Progress:
             _progress(run, event)
+        elif type(event) is EpochFinished:
+            _epoch(run, event)
         else:
             _rare(run, event)
     return run

@@ -55,7 +55,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         run=_run(run, end),
         score=result,
         breaches=_breaches(run, end, result, used.mfu_busy),
-        doubts=_doubts(result, measured),
+        doubts=_doubts(result, measured, run.started.simulated),
         curve=curve(books, CURVE_POINTS),
         errors=thinned(_errors(run), ERROR_POINTS),
         error_points=len(run.error),
@@ -215,10 +215,12 @@ def _systems(run: Collected) -> tuple[SystemFacts, ...]:
     return tuple(sorted((facts for facts, _ in rows.values()), key=lambda facts: (-facts.workers, facts.example)))
 
 
-def _doubts(result: Score, measured: Telemetry | None) -> tuple[Doubt, ...]:
+def _doubts(result: Score, measured: Telemetry | None, is_simulated: bool) -> tuple[Doubt, ...]:
     found = [Doubt(text, "doubt") for text in result.doubts]
     if measured is not None:
         found += doubts(measured, Limits())
+    elif not is_simulated:
+        found.append(Doubt("utilisation, power and temperature of the devices were not measured", "note"))
     order = ("grave", "doubt", "note")
     return tuple(sorted(found, key=lambda doubt: order.index(doubt.severity)))
 

@@ -16,7 +16,10 @@ from aiperf.report.facts import Report
 from aiperf.report.picture import Picture, inline
 from aiperf.report.tables import Cell, Column, Table
 
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'"
+)
 """The page forbids itself to load anything."""
 
 SECTIONS = (
@@ -42,7 +45,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
     sections = [
         _section("score", "Score over time", [_figure(by_name["score"]), _table(tables.result(report))]),
         _section("error", "Error over time", [_figure(by_name["error"])]),
-        _section("time", "Where the time went", [_table(tables.time_lost(report))]),
+        _section("time", "Where the time went", [_time(report)]),
         _section("workers", "Workers over time", [_figure(by_name["workers"]), _devices(telemetry)]),
         _section("operations", "Accuracy against operations", [_figure(by_name["operations"])]),
         _section("tree", "Tree of architectures", [_figure(by_name["tree"])]),
@@ -133,7 +136,7 @@ def _standing(report: Report) -> str:
 
 def _doubts(report: Report) -> str:
     if not report.doubts:
-        return _note("clear", "No doubts", "<p>Neither the journal nor the telemetry gives cause for any.</p>", "")
+        return _note("clear", "No doubts", "<p>Neither journal nor telemetry gives cause for any.</p>", "")
     graves = any(doubt.severity == "grave" for doubt in report.doubts)
     listed = "".join(
         f'<li><span class="severity">{doubt.severity}:</span> {escape(doubt.text)}</li>' for doubt in report.doubts
@@ -152,14 +155,8 @@ def _navigation() -> str:
 
 
 def _section(name: str, title: str, parts: Iterable[str]) -> str:
-    return "\n".join(
-        [
-            f'<section id="{name}" aria-labelledby="{name}-title">',
-            f'<h2 id="{name}-title">{title}</h2>',
-            *parts,
-            "</section>",
-        ]
-    )
+    head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{title}</h2>'
+    return "\n".join([head, *parts, "</section>"])
 
 
 def _figure(picture: Picture) -> str:
@@ -167,8 +164,8 @@ def _figure(picture: Picture) -> str:
         return f'<p class="empty">{escape(picture.empty)}</p>'
     drawing = inline(picture.svg, picture.name, escape(picture.described, quote=True))
     return (
-        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title, quote=True)}">{drawing}</div>'
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title, quote=True)}">'
+        f"{drawing}</div><figcaption>{escape(picture.caption)}</figcaption></figure>"
     )
 
 
@@ -190,6 +187,12 @@ def _architecture(report: Report, picture: Picture) -> str:
 
 def _trials(report: Report) -> str:
     return _table(tables.trials(report)) if report.trials else '<p class="empty">No trial has been proposed yet.</p>'
+
+
+def _time(report: Report) -> str:
+    if report.ledger.whole_seconds <= 0:
+        return '<p class="empty">No valid window, or no worker in it: there is no time to account for.</p>'
+    return _table(tables.time_lost(report))
 
 
 def _devices(telemetry: Table | None) -> str:

@@ -57,9 +57,17 @@ def _pairs(name: str, caption: str, rows: Iterable[tuple[str, str]], heads: tupl
 def result(report: Report) -> Table:
     """The figures in full."""
     score, used, proposals = report.score, report.utilisation, report.proposals
+    gap = "of one worker, median"
+    if used.gap_p95_seconds is not None:
+        gap += f"; 95 % below {units.duration(used.gap_p95_seconds)}"
+    made = f"{units.count(proposals.rejected)} rejected, {units.count(proposals.pruned)} points pruned"
+    if proposals.median_seconds is not None and proposals.largest_seconds is not None:
+        median, longest = units.duration(proposals.median_seconds), units.duration(proposals.largest_seconds)
+        made = f"median {median}, longest {longest}; {made}"
+    interval = (words.score_interval(report) or "no valid window").removeprefix("95 %: ")
     rows = [
         (words.score_title(report.run), words.score(report), "work in the valid window ÷ its length"),
-        ("95 % interval", (words.score_interval(report) or units.NOT_MEASURED).removeprefix("95 %: "), "block bootstrap, blocks of 1/40 of the window"),
+        ("95 % interval", interval, "block bootstrap, blocks of 1/40 of the window"),
         ("cumulative score", units.flops_per_second(score.cumulative_flops_per_second), "from the run's beginning"),
         ("error", words.error(report), "1 − best measured top-1 accuracy on the validation images"),
         ("regulated score", words.regulated(report), "−ln(error) × score"),
@@ -69,9 +77,9 @@ def result(report: Report) -> Table:
         ("MFU", words.share(used.mfu), _peak(report)),
         ("MFU while busy", words.share(used.mfu_busy), "convolutions and matrix products ÷ busy time · peak"),
         ("communication", words.share(used.communication_share), "of the busy time; not hidden by the backward pass"),
-        ("gap between trials", words.seconds(used.gap_median_seconds), f"of one worker, median; 95 % below {words.seconds(used.gap_p95_seconds)}"),
+        ("gap between trials", words.seconds(used.gap_median_seconds), gap),
         ("wasted work", units.operations(score.wasted_flops), "done again after a loss; in no score"),
-        ("proposals", units.count(proposals.made), f"median {words.seconds(proposals.median_seconds)}, longest {words.seconds(proposals.largest_seconds)}; {units.count(proposals.rejected)} rejected, {units.count(proposals.pruned)} points pruned"),
+        ("proposals", units.count(proposals.made), made),
         ("out of memory", units.count(proposals.batch_reductions), "times a trial went on with a smaller batch"),
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
@@ -142,7 +150,7 @@ def trials(report: Report) -> Table:
 
 def _trial(trial: TrialFacts) -> tuple[Cell, ...]:
     operations = trial.forward_flops + trial.backward_flops
-    change = words.morphs(trial.morphs)
+    change = words.morphs(trial.morphs) or ("the starting graph" if trial.parent is None else "none")
     if trial.kernel_size is not None:
         change += f" · kernel size {trial.kernel_size}"
     outcome = trial.outcome if trial.attempts < 2 else f"{trial.outcome}, attempt {trial.attempts}"
@@ -230,6 +238,7 @@ def run(report: Report) -> Table:
     """What the run was."""
     facts = report.run
     dataset = facts.dataset
+    lost = sum(worker.lost is not None for worker in report.workers)
     rows = [
         ("run", facts.name),
         ("began", words.when(facts)),
@@ -237,7 +246,7 @@ def run(report: Report) -> Table:
         ("declared length", units.duration(facts.duration_seconds)),
         ("warm-up", units.duration(facts.warmup_seconds)),
         ("data set", f"{dataset.get('name', 'unknown')}: {_images(dataset)}"),
-        ("workers", f"{units.count(len(report.workers))}, {units.count(sum(worker.lost is not None for worker in report.workers))} of them lost"),
+        ("workers", f"{units.count(len(report.workers))}, {units.count(lost)} of them lost"),
         ("resumed", f"{facts.resumes} times, {units.duration(facts.down_seconds)} down" if facts.resumes else "never"),
         ("seed", str(facts.seed)),
         ("journal", f"{units.count(facts.events)} events, chain of hashes intact"),

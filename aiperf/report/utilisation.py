@@ -7,7 +7,7 @@ measured, and is called so. Where neither is known there is no MFU.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, get_args
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from aiperf.system.peaks import DataType, peak
 
 MEASURED_PEAK = "measured_matmul_flops"
 """Where a worker's system description holds the rate of matrix products it measured: data type → FLOPS of one rank."""
-_TYPES: tuple[DataType, ...] = ("fp32", "tf32", "bf16", "fp16")
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
@@ -54,10 +53,10 @@ def _peak(run: Collected) -> tuple[float | None, str | None]:
     precisions = {preparation.precision for preparation in run.books.preparations}
     if len(precisions) != 1:
         return None, None
-    precision = next(iter(precisions))
-    if precision not in _TYPES:
+    precision = next((each for each in get_args(DataType) if each in precisions), None)
+    if precision is None:
         return None, None
-    found = {_peak_of(worker, cast(DataType, precision)) for worker in run.workers.values()}
+    found = {_peak_of(worker, precision) for worker in run.workers.values()}
     return found.pop() if len(found) == 1 else (None, None)
 
 

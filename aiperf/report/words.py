@@ -75,7 +75,8 @@ def standing(report: Report) -> str:
         return "Simulated: virtual clock, invented learning curves. No work was done, and no such run is ever ranked."
     if report.breaches:
         count = len(report.breaches)
-        return f"Outside the ranking: {count} rule{'' if count == 1 else 's'} of a ranked run {'is' if count == 1 else 'are'} not met."
+        rules = "1 rule of a ranked run is" if count == 1 else f"{count} rules of a ranked run are"
+        return f"Outside the ranking: {rules} not met."
     return "No rule of a ranked run is broken, as far as this journal tells."
 
 
@@ -95,8 +96,8 @@ def morph(encoded: Mapping[str, Any]) -> str:
 
 
 def morphs(encoded: Sequence[Mapping[str, Any]]) -> str:
-    """All morphs of a proposal, in order."""
-    return "; ".join(morph(each) for each in encoded) or "—"
+    """All morphs of a proposal, in order; nothing where there are none."""
+    return "; ".join(morph(each) for each in encoded)
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -205,7 +205,6 @@ class Attempt:
             trial=self.order.trial,
             attempt=self.order.attempt,
             epoch=self.epoch,
-            elapsed=(now - self.began) * rate,
             training_images=images,
             validation_images=int(validated),
             busy_seconds=(steps * pace.busy_seconds + validation) * rate,

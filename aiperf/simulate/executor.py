@@ -30,7 +30,7 @@ from aiperf.messages import (
     WorkerDown,
     WorkerUp,
 )
-from aiperf.propose import make
+from aiperf.propose import Proposer, make
 from aiperf.seeds import derive
 from aiperf.simulate.attempt import Attempt, Fate, Task, Worker
 from aiperf.simulate.checkpoints import Checkpoints
@@ -40,7 +40,6 @@ from aiperf.simulate.learning import curve
 from aiperf.simulate.pace import Figures, Pace, pace
 from aiperf.simulate.witness import Witness
 from cluster.conf import SimulatedConf
-from searchers import Proposer
 from searchers.history import History, News, Space
 
 _WORD, _STEP, _CALL = range(3)

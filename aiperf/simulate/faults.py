@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 class DriverKilled(Exception):
-    """The driver's process is gone, between two instructions; the harness throws the driver away and resumes the run."""
+    """The driver's process is gone, between two instructions; it is thrown away, and the run resumed after a while."""
+
+    def __init__(self, down_seconds: float) -> None:
+        super().__init__("the driver was killed")
+        self.down_seconds = down_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Death:
     """Lines that are written before it."""
     torn_share: float
     """Of the next line."""
+    down_seconds: float
+    """How long it takes until someone takes the run up again."""
     is_disk_full: bool = False
     """The driver is told, instead of being killed."""
 
@@ -75,10 +81,6 @@ class Fault:
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
         """Events are about to be written."""
         return None
-
-    def down_seconds(self) -> float:
-        """How long it takes until someone takes the run up again."""
-        return 60.0
 
 
 # --- workers and hosts
@@ -385,14 +387,11 @@ class DriverDies(Fault):
         if self.draw.random() >= self.rate:
             return None
         whole = self.draw.randint(0, len(events))
-        return Death(whole, self.draw.choice((0.0, self.draw.random())))
+        return Death(whole, self.draw.choice((0.0, self.draw.random())), self.draw.expovariate(1 / self.seconds))
 
     def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
         if self.draw.random() < self.rate:
-            raise DriverKilled
-
-    def down_seconds(self) -> float:
-        return self.draw.expovariate(1 / self.seconds)
+            raise DriverKilled(self.draw.expovariate(1 / self.seconds))
 
 
 @dataclass(slots=True, eq=False)
@@ -407,7 +406,5 @@ class DiskFull(Fault):
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
         if self.draw.random() >= self.rate:
             return None
-        return Death(self.draw.randint(0, len(events) - 1), self.draw.random(), is_disk_full=True)
-
-    def down_seconds(self) -> float:
-        return self.draw.expovariate(1 / self.seconds)
+        whole, torn, down = self.draw.randrange(len(events)), self.draw.random(), self.draw.expovariate(1 / self.seconds)
+        return Death(whole, torn, down, is_disk_full=True)

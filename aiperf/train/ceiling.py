@@ -108,7 +108,7 @@ def rehearse(
     with precision.computing():
         logits = network(images)
         loss = nn.functional.cross_entropy(logits.float(), torch.zeros(batch, device=device, dtype=torch.int64))
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     network.zero_grad(set_to_none=True)
 
 

@@ -89,6 +89,8 @@ def load(folder: CheckpointFolder, trial: int, fingerprint: str, epoch: int | No
         after = "" if epoch is None else f" after epoch {epoch}"
         raise NoCheckpoint(f"no checkpoint of trial {trial}{after} in {str(folder.path)!r}")
     try:
+        if not zipfile.is_zipfile(path):  # torch.load would take it for its format of before 2020, a bare pickle
+            raise zipfile.BadZipFile("not a zip archive, or its end is missing")
         content = torch.load(path, map_location="cpu", weights_only=True)
         snapshot = Snapshot(
             content["trial"],

@@ -7,8 +7,7 @@ It knows no device: who measures a step, and how, is `timeline.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 from aiperf.messages import Advanced
 
@@ -49,16 +48,15 @@ class Reports:
         self.trial = trial
         self.attempt = attempt
         self._every = progress_seconds
-        self._edges = sorted(edge for edge in edges if edge > 0.0)
+        self._edges = sorted(edges)
         self._last = 0.0
 
-    def edges_until(self, now: float) -> Iterator[float]:
-        """The edges up to now, each given once."""
-        while self._edges and self._edges[0] <= now:
-            yield self._edges.pop(0)
-
     def is_due(self, now: float) -> bool:
-        return now - self._last >= self._every
+        """Whether to report at a step that ended now.
+
+        The driver's interval ends when it hears of it, so the first step to end after an edge of the window reports at
+        once: what straddles the edge is then no longer than a step."""
+        return now - self._last >= self._every or any(self._last < edge <= now for edge in self._edges)
 
     def said(self, now: float) -> None:
         self._last = now
@@ -73,70 +71,44 @@ class EpochClock:
         self._sums = Sums()
         self._now = 0.0
 
-    def begin_pass(self, now: float) -> Iterator[Advanced]:
+    def begin_pass(self, now: float) -> None:
         """A pass over a split begins: from now on the accelerator waits for input, until the pass's first step."""
-        yield from self._until(now, Sums())
+        self._now = now
 
-    def step(self, span: Span) -> Iterator[Advanced]:
-        """Adds a finished step, and the waiting before it.
-
-        What straddles an edge of the window is divided there in proportion to time, as the score divides an interval; the
-        parts add up exactly. A step is reported once it is finished, so the images of both parts were really processed.
-        """
-        begin, seconds = max(span.begin, self._now), max(0.0, span.end - max(span.begin, self._now))
-        yield from self._until(begin, Sums(input_seconds=begin - self._now))
-        work = Sums(busy_seconds=seconds, communication_seconds=min(span.communication_seconds, seconds))
+    def step(self, span: Span) -> Advanced | None:
+        """Adds a finished step, and the waiting before it; gives the word, where one is due."""
+        sums, begin = self._sums, max(span.begin, self._now)
+        seconds = max(0.0, span.end - begin)
+        sums.input_seconds += begin - self._now
+        sums.busy_seconds += seconds
+        sums.communication_seconds += min(span.communication_seconds, seconds)
         if span.is_training:
-            work.training_images = span.images
+            sums.training_images += span.images
         else:
-            work.validation_images, work.validation_seconds = span.images, seconds
-        yield from self._until(begin + seconds, work)
-        if self._reports.is_due(self._now):
-            yield self._advanced(self._sums, self._now)
+            sums.validation_images += span.images
+            sums.validation_seconds += seconds
+        self._now = begin + seconds
+        return self._advanced() if self._reports.is_due(self._now) else None
 
     def stood_still(self, seconds: float) -> None:
         """Training waited for a checkpoint to be taken."""
         self._sums.checkpoint_seconds += seconds
 
-    def finish(self, now: float, training_images: int, validation_images: int) -> Iterator[Advanced]:
-        """The epoch's final sums come last, with the images that all ranks counted.
+    def finish(self, now: float, training_images: int, validation_images: int) -> Advanced:
+        """The epoch's final sums, with the images that all ranks counted.
 
         Skipped corrupt images make that less than what was dealt to the steps; but sums never fall.
         """
-        yield from self._until(now, Sums())
+        self._now = max(now, self._now)
         self._sums.training_images = max(self._sums.training_images, training_images)
         self._sums.validation_images = max(self._sums.validation_images, validation_images)
-        yield self._advanced(self._sums, self._now)
+        return self._advanced()
 
-    def _until(self, now: float, work: Sums) -> Iterator[Advanced]:
-        begin, length = self._now, now - self._now
-        for edge in self._reports.edges_until(now):
-            share = (edge - begin) / length if length > 0 else 1.0
-            yield self._advanced(_plus(self._sums, work, share), edge)
-        self._sums = _plus(self._sums, work, 1.0)
-        self._now = max(now, begin)
-
-    def _advanced(self, sums: Sums, elapsed: float) -> Advanced:
-        self._reports.said(elapsed)
+    def _advanced(self) -> Advanced:
+        self._reports.said(self._now)
         return Advanced(
             trial=self._reports.trial,
             attempt=self._reports.attempt,
             epoch=self._epoch,
-            training_images=sums.training_images,
-            validation_images=sums.validation_images,
-            busy_seconds=sums.busy_seconds,
-            communication_seconds=sums.communication_seconds,
-            validation_seconds=sums.validation_seconds,
-            input_seconds=sums.input_seconds,
-            checkpoint_seconds=sums.checkpoint_seconds,
+            **asdict(self._sums),
         )
-
-
-def _plus(sums: Sums, work: Sums, share: float) -> Sums:
-    """The sums with a share of the work; whole images only."""
-    share = min(1.0, max(0.0, share))
-    added: dict[str, int | float] = {}
-    for field in fields(Sums):
-        before, more = getattr(sums, field.name), getattr(work, field.name)
-        added[field.name] = before + (int(more * share) if isinstance(more, int) else more * share)
-    return Sums(**added)  # type: ignore[arg-type]  # each field keeps the type it had

@@ -103,7 +103,8 @@ class _Local:
         self._scaler = scaler
 
     def backward(self, loss: Tensor) -> None:
-        (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+        scaled = loss if self._scaler is None else self._scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]
 
     def update(self) -> None:
         step(self.optimiser, self._scaler)

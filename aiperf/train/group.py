@@ -1,4 +1,4 @@
-"""The ranks of one worker, as their owner on the worker's host sees them. No torch here; works inside a Ray actor and without Ray.
+"""The ranks of one worker, as their owner on its host sees them. No torch here; works inside a Ray actor and without Ray.
 
     group = RankGroup(conf.trainer, conf.dataset, encode(start_graph), run_folder, accelerators=0, cores=2)
     ready = group.start()                    # blocks until the ranks can take orders; tells what they have
@@ -8,9 +8,9 @@
             ...
     group.close()
 
-A rank that is killed is seen within half a second, one that hangs within `conf.hang_seconds`: the attempt then ends with a Crashed
-that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks where one cannot be had any
-more. An order that comes meanwhile waits for it.
+A rank that is killed is seen within half a second, one that hangs within `conf.hang_seconds`: the attempt then ends with
+a Crashed that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks where one
+cannot be had any more. An order that comes meanwhile waits for it.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class RankGroup:
         cores: int,
         worker: int = 0,
     ) -> None:
-        """`start_graph`: as `morphism.encode` gives it. `run_folder`: checkpoints/ and logs/ are made in it. `accelerators`: CUDA
-        devices of this process that the worker owns, 0 for none. `cores`: of the host, for the worker.
+        """`start_graph`: as `morphism.encode` gives it. `run_folder`: checkpoints/ and logs/ are made in it.
+        `accelerators`: CUDA devices of this process that the worker owns, 0 for none. `cores`: of the host, for the worker.
 
         Raises BadConfiguration for more ranks than accelerators.
         """
@@ -113,6 +113,7 @@ class RankGroup:
         self._host = socket.gethostname()
         self._words: queue.SimpleQueue[Word | WorkerEnded] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._orders = 0
         self._waiting: Do | None = None
         self._doing: Do | None = None
         self._interrupted: int | None = None
@@ -143,7 +144,8 @@ class RankGroup:
             assert self._doing is None and self._waiting is None, (
                 f"trial {order.trial} ordered while another is trained"
             )
-            self._waiting = Do(order, time.monotonic())
+            self._orders += 1
+            self._waiting = Do(order, self._orders, time.monotonic())
         self._wake()
 
     def words(self, timeout: float) -> list[Word]:
@@ -164,8 +166,8 @@ class RankGroup:
             return said
 
     def interrupt(self, trial: int) -> None:
-        """Ends the trial within a few steps, with its last Advanced and Crashed('interrupted'); the ranks live on. A trial that is
-        not being trained is none to end."""
+        """Ends the trial within a few steps, with Crashed('interrupted'); the ranks live on. A trial that is not being
+        trained is none to end."""
         with self._lock:
             self._interrupted = trial
         self._wake()
@@ -311,12 +313,11 @@ class RankGroup:
                 doing, interrupted = self._doing, self._interrupted
                 self._interrupted = None
             if do is not None:
-                ranks.pulse.forget()
                 for process in ranks.processes:
                     ranks.pulse.beat(process.rank, 0, self._conf.start_seconds)
                     process.send(do)
             if interrupted is not None and doing is not None and doing.order.trial == interrupted:
-                ranks.pulse.interrupt(interrupted)
+                ranks.pulse.interrupt(doing.number)
             for _, message in self._hear(ranks, _LOOK_SECONDS):
                 match message:
                     case Failed():
@@ -398,7 +399,7 @@ class RankGroup:
         if not stopped and not overdue:
             return None
         asleep = [process for process in ranks.processes if process.stopped_for(now) > 0]
-        # the others wait for it in the exchange, and are overdue too: one that is stopped, else the one that did the fewest steps
+        # the others wait for it in the exchange, and are overdue too: it is the one that is stopped, or did the fewest steps
         steps = ranks.pulse.steps()
         rank = asleep[0].rank if asleep else min(overdue, key=lambda each: (steps[each], overdue.index(each)))
         how = "is stopped (SIGSTOP or a debugger)" if asleep else "hangs"

@@ -68,7 +68,8 @@ class _Overlapped:
         self._timeline = timeline
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
-        (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+        scaled = loss if self._scaler is None else self._scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]
         own = self._timeline.mark()
         _or_failed(self.optimiser.synchronize)
         return own, self._timeline.mark()

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Train, Word
-from aiperf.procedure import PAPER, has_stopped_improving
+from aiperf.procedure import has_stopped_improving
 from aiperf.seeds import derive
 from aiperf.train.ceiling import DoesNotFit, smaller
 from aiperf.train.checkpoint import Snapshot, copied
@@ -169,7 +169,7 @@ class _Attempt:
 
     def _is_over(self) -> bool:
         order = self._order
-        return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, PAPER.improvement)
+        return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, order.improvement)
 
     def _one_epoch(self, ready: Ready) -> _Words:
         """Training, validation, checkpoint; appends the epoch's validation loss."""
@@ -193,8 +193,7 @@ class _Attempt:
             self._losses[-1] = math.inf
 
         file = self._checkpoint(ready, clock, is_last=self._is_over()) if is_finite else None
-        *edges, advanced = clock.finish(self._now(), round(training_images), round(validation_images))
-        yield from edges
+        advanced = clock.finish(self._now(), round(training_images), round(validation_images))
         if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
             yield advanced
             return
@@ -214,11 +213,11 @@ class _Attempt:
         account = _Account(place.device)
         exchange.module.train()
         batches = place.data.training(ready.batch, **walk(place), epoch=self._epoch, seed=derive(order.seed, "order"))
-        yield from clock.begin_pass(self._now())
+        clock.begin_pass(self._now())
         pending: deque[_Pending] = deque()
         try:
             for batch in batches:
-                if place.life.is_time_to_stop(order.trial, self._step):
+                if place.life.is_time_to_stop(self._step):
                     yield from self._finish_steps(pending, clock, 0)
                     raise _Interrupted
                 begin = timeline.mark()
@@ -245,7 +244,7 @@ class _Attempt:
         account = _Account(place.device)
         network.eval()
         batches = place.data.validation(ready.batch, **walk(place))
-        yield from clock.begin_pass(self._now())
+        clock.begin_pass(self._now())
         pending: deque[_Pending] = deque()
         try:
             for batch in batches:
@@ -272,12 +271,12 @@ class _Attempt:
             end = second(step.end)
             exchanged = 0.0 if step.exchanged is None else second(step.exchanged[1]) - second(step.exchanged[0])
             begin = second(step.begin)
-            yield from clock.step(
+            word = clock.step(
                 Span(begin - self._taken, end - self._taken, step.images, step.is_training, max(0.0, exchanged))
             )
             self._longest_step = max(self._longest_step, end - begin)
             self._place.life.beat(self._step, self._patience())
-            yield None
+            yield word
 
     def _patience(self) -> float:
         """How long this rank may now be silent: the first steps of a trial may choose and compile kernels."""

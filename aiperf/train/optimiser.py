@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 
@@ -47,7 +49,7 @@ def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str
     return found
 
 
-def give_momentum(optimiser: torch.optim.Optimizer, module: nn.Module, momentum: dict[str, torch.Tensor]) -> None:
+def give_momentum(optimiser: torch.optim.Optimizer, module: nn.Module, momentum: Mapping[str, torch.Tensor]) -> None:
     """Puts momentum buffers in place, copied into the layout (device, memory format) of their parameters."""
     for name, parameter in module.named_parameters():
         if name in momentum:

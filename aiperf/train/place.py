@@ -25,8 +25,8 @@ class Life(Protocol):
         """Says that it lives, and how long it may now be silent."""
         ...
 
-    def is_time_to_stop(self, trial: int, step: int) -> bool:
-        """Whether all ranks are to leave the trial before this training step."""
+    def is_time_to_stop(self, step: int) -> bool:
+        """Whether all ranks are to leave the order under way before this training step."""
         ...
 
 
@@ -36,7 +36,7 @@ class Unwatched:
     def beat(self, step: int, silent_seconds: float) -> None:
         return None
 
-    def is_time_to_stop(self, trial: int, step: int) -> bool:
+    def is_time_to_stop(self, step: int) -> bool:
         return False
 
 

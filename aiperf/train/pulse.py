@@ -1,7 +1,7 @@
 """Signs of life: a small shared file in which each rank says until when it may be silent. No torch here.
 
 A rank writes (a few hundred nanoseconds, no system call); its group's supervisor reads. Seconds are time.monotonic's, which all
-processes of a host share. The file also carries the wish to interrupt a trial, and the step at which all ranks agree to.
+processes of a host share. The file also carries the wish to interrupt an order, and the step at which all ranks agree to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _PER_RANK = 8  # doubles: one cache line, so that ranks do not slow each other
 _DEADLINE, _STEP = 0, 1
-_WANTED, _AGREED_TRIAL, _AGREED_STEP = 0, 1, 2
+_WANTED, _AGREED, _AGREED_STEP = 0, 1, 2
 
 MARGIN = 8
 """Training steps between rank 0 seeing the wish and the one where all stop. Ranks can be apart by one, and by what the host
@@ -46,23 +46,22 @@ class Pulse:
         """The step each rank has come to."""
         return tuple(int(self._view[(1 + rank) * _PER_RANK + _STEP]) for rank in range(self.ranks))
 
-    def interrupt(self, trial: int) -> None:
-        """The group wishes the trial to end."""
-        self._view[_WANTED] = trial + 1
+    def interrupt(self, number: int) -> None:
+        """The group wishes the order of this number to end.
 
-    def is_time_to_stop(self, rank: int, trial: int, step: int) -> bool:
-        """Whether the rank must leave the trial before doing this step: the same answer on all ranks for the same step."""
-        if self._view[_AGREED_TRIAL] == trial + 1:
+        Numbers (from 1) are never used again, so that nothing need be cleared under the eyes of a rank that has yet to look.
+        """
+        self._view[_WANTED] = number
+
+    def is_time_to_stop(self, rank: int, number: int, step: int) -> bool:
+        """Whether the rank must leave the order before doing this step: the same answer on all ranks for the same step."""
+        if self._view[_AGREED] == number:
             return step >= self._view[_AGREED_STEP]
-        if rank == 0 and self._view[_WANTED] == trial + 1:
+        if rank == 0 and self._view[_WANTED] == number:
             self._view[_AGREED_STEP] = step + (MARGIN if self.ranks > 1 else 0)
-            self._view[_AGREED_TRIAL] = trial + 1
+            self._view[_AGREED] = number
             return self.ranks == 1
         return False
-
-    def forget(self) -> None:
-        """No trial is wanted to end (any more)."""
-        self._view[_WANTED] = self._view[_AGREED_TRIAL] = 0.0
 
     def close(self) -> None:
         self._view.release()

@@ -73,7 +73,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     pulse = Pulse(setup.pulse, setup.ranks)
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
-    place = Place.make(setup.conf, data, start, device, collective, writer, _Watched(pulse, setup.rank))
+    life = _Watched(pulse, setup.rank)
+    place = Place.make(setup.conf, data, start, device, collective, writer, life)
     warm_up(place)
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
     largest = largest_batch(start, device, place.precision, setup.conf, place.memory_bytes) if is_first else 0
@@ -93,6 +94,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     while True:
         pulse.beat(setup.rank, 0, inf)
         do = orders.get()
+        life.number = do.number
         for word in loop.train(do.order, place, do.taken):
             if is_first:
                 pipe.send(word)
@@ -131,12 +133,14 @@ class _Watched:
     def __init__(self, pulse: Pulse, rank: int) -> None:
         self._pulse = pulse
         self._rank = rank
+        self.number = 0
+        """Of the order under way."""
 
     def beat(self, step: int, silent_seconds: float) -> None:
         self._pulse.beat(self._rank, step, silent_seconds)
 
-    def is_time_to_stop(self, trial: int, step: int) -> bool:
-        return self._pulse.is_time_to_stop(self._rank, trial, step)
+    def is_time_to_stop(self, step: int) -> bool:
+        return self._pulse.is_time_to_stop(self._rank, self.number, step)
 
 
 def _failure(error: BaseException) -> Failed:

@@ -62,12 +62,12 @@ class CudaTimeline:
         self.anchor()
 
     def mark(self) -> Mark:
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
 
     def anchor(self) -> None:
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         event.synchronize()
         self._anchor, self._anchored_at = event, time.monotonic()
@@ -75,7 +75,8 @@ class CudaTimeline:
     def second(self, mark: Mark) -> float:
         assert isinstance(mark, torch.cuda.Event), mark
         mark.synchronize()
-        return self._anchored_at + self._anchor.elapsed_time(mark) / 1000.0
+        milliseconds: float = self._anchor.elapsed_time(mark)
+        return self._anchored_at + milliseconds / 1000.0
 
 
 def timeline_of(device: torch.device) -> Timeline:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from aiperf.train.collective import RankFailed, Scaler, in_one_piece, step
@@ -28,7 +29,7 @@ class TorchCollective:
         self.name = f"torch {torch.__version__.partition('+')[0]} ({exchange})"
         # the group's supervisor ends hung ranks much earlier, by their heartbeats
         patience = timedelta(hours=1)
-        store = dist.FileStore(str(meeting), ranks)
+        store = dist.FileStore(str(meeting), ranks)  # type: ignore[attr-defined]  # torch's stub does not re-export it
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
             store=store,
@@ -73,24 +74,24 @@ class _Bucketed:
         *,
         fp16: bool,
     ) -> None:
-        # init_sync and broadcast_buffers off: values were broadcast before, and running statistics are averaged each epoch
+        # no syncing of its own: values were broadcast before, and running statistics are averaged each epoch
         wrapped = nn.parallel.DistributedDataParallel(
             module,
             device_ids=[device] if device.type == "cuda" else None,
-            broadcast_buffers=False,
+            forward_sync_buffers=False,
             init_sync=False,
             gradient_as_bucket_view=True,
         )
         hook = default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook
         self._own: Mark = 0.0
 
-        def marked(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        def marked(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
             # a bucket is ready when its last gradient is; the last bucket's mark is where the own backward pass was through
             self._own = timeline.mark()
-            exchanged: torch.futures.Future[Tensor] = hook(state, bucket)
-            return exchanged
+            return hook(state, bucket)
 
-        marked.__annotations__.update(bucket=dist.GradBucket, **{"return": torch.futures.Future[Tensor]})
+        # DDP compares these annotations with its own types, and strings are none (torch 2.13)
+        marked.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
         wrapped.register_comm_hook(dist.group.WORLD, marked)
         self.module: nn.Module = wrapped
         self.optimiser = optimiser

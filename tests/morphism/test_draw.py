@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 
-from morphism import STARTS, Deepen, Graph, Skip, apply, start, svg
+from morphism import STARTS, Deepen, Graph, Skip, apply, start
+from morphism.draw import svg
 from morphism.layout import layout
 from tests.morphism.strategies import graphs
 

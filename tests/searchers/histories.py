@@ -26,7 +26,11 @@ SMALL = start("digits_small", image=8)
 
 
 def space(
-    graph: Graph = SMALL, budget: Budget | None = None, default: int = 64, largest: int = 128, tuning_from_round: int = 4
+    graph: Graph = SMALL,
+    budget: Budget | None = None,
+    default: int = 64,
+    largest: int = 128,
+    tuning_from_round: int = 4,
 ) -> Space:
     return Space(graph, budget or Budget.of(graph), default, 8, largest, tuning_from_round)
 

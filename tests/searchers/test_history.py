@@ -19,7 +19,7 @@ from searchers import (
     UnknownTrial,
     WeightsDropped,
 )
-from searchers.history import BEST_SEEN, NEWEST_SEEN, PENDING_SEEN
+from searchers.history import BEST_SEEN, FAILED_SEEN, IN_FLIGHT_SEEN, NEWEST_SEEN
 from tests.searchers.histories import SMALL, Run, runs, space
 
 RANDOM = RandomConf().build()
@@ -127,7 +127,7 @@ def test_of_hundreds_in_flight_the_newest_are_seen_and_of_those_that_failed_as_w
 
     seen = history.without_result_seen()
 
-    assert seen == (*range(400 - PENDING_SEEN, 400), *range(1000 - PENDING_SEEN, 1000))
+    assert seen == (*range(400 - FAILED_SEEN, 400), *range(1000 - IN_FLIGHT_SEEN, 1000))
 
 
 def test_the_smallest_ceiling_holds() -> None:
@@ -192,5 +192,3 @@ def test_graphs_beyond_what_is_remembered_are_rebuilt_the_same() -> None:
 
     assert history.graph(5) == first
     assert history.graph(11).fingerprint == history.trials[11].fingerprint
-
-

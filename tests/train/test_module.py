@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import traceback
 from itertools import product
 from random import Random
 
@@ -198,6 +199,15 @@ def test_a_relu_works_in_place_only_where_nobody_else_needs_its_input() -> None:
     assert "    v2 = v1.relu_()" in lines
     assert "    v4 = v3.relu()" in lines
     assert "    v5 = v4 + v3" in lines, "the relu keeps its output, and its input is read by both"
+
+
+def test_a_traceback_shows_the_line_of_the_node_that_failed() -> None:
+    module = build(small_start("digits_small"))
+
+    with pytest.raises(RuntimeError) as failed:
+        module(torch.zeros(1, 3, 8, 8))  # digits have one channel
+
+    assert "self._modules['stem']._modules['conv'](v0)" in "".join(traceback.format_exception(failed.value))
 
 
 @pytest.mark.parametrize("replica", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])

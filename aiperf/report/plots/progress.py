@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,20 +19,20 @@ from aiperf.units import count, duration, flops_per_second, scale
 from aiperf.units import error as as_error
 
 
-def _shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, labelled: bool = True) -> None:
+def _shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
     if warmup <= 0:
         return
     edge = min(warmup, end)
     axes.axvspan(0, edge / divisor, color=SHADE.light, zorder=0, linewidth=0)
     axes.axvline(edge / divisor, color=LINE.light, linewidth=0.8, zorder=0.5)
-    if labelled:
+    if label:
         axes.annotate(
             "warm-up",
-            (0, 1),
+            (0, 1.0 if label == "top" else 0.0),
             xycoords="axes fraction",
-            xytext=(4, -4),
+            xytext=(4, -4 if label == "top" else 5),
             textcoords="offset points",
-            va="top",
+            va=label,
             color=MUTED.light,
             fontsize=8.5,
         )
@@ -83,7 +85,7 @@ def score_over_time(report: Report) -> Picture:
         upper.set_ylim(0, (1.08 * ceiling / unit) or 1)
         legend_above(upper, handles)
         lower.set_title("Regulated score: −ln(error) × score")
-        _shade_warmup(lower, run.warmup_seconds, run.end, divisor, labelled=False)
+        _shade_warmup(lower, run.warmup_seconds, run.end, divisor, label="")
         if regulated:
             unit, unit_name = scale(max(value for _, value in regulated), "FLOPS")
             lower.plot(*_curve(regulated, divisor, unit), color=VERMILION.light)
@@ -148,7 +150,7 @@ def _errors(figure: Figure, report: Report) -> None:
     best = points[-1].best
     divisor = on_time_axis(axes, run.end)
     axes.set_yscale("log")
-    _shade_warmup(axes, run.warmup_seconds, run.end, divisor)
+    _shade_warmup(axes, run.warmup_seconds, run.end, divisor, label="bottom")
     at = [point.at / divisor for point in points]
     axes.plot(at, [point.error for point in points], ".", color=BLUE_PALE.light, markersize=3.5, alpha=0.45, zorder=2)
     axes.step(
@@ -168,7 +170,11 @@ def _errors(figure: Figure, report: Report) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("top-1 error (log)")
     # Named in the right margin, each on its far side of the other, so that the two never meet.
-    margin = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "annotation_clip": False}
+    margin: dict[str, Any] = {
+        "xycoords": ("axes fraction", "data"),
+        "textcoords": "offset points",
+        "annotation_clip": False,
+    }
     if high > LARGEST_ERROR:
         axes.axhline(LARGEST_ERROR, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
         axes.annotate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -89,8 +90,16 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
         linewidth=1.1,
         zorder=1.5,
     )
-    ring = {"markerfacecolor": "none", "markeredgecolor": VERMILION.light, "markeredgewidth": 2.0, "linestyle": ""}
-    axes.plot(_operations(best) / unit, max(floor, 1 - _accuracy(best)), marker="o", markersize=12, zorder=3, **ring)
+    ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": VERMILION.light, "linestyle": ""}
+    axes.plot(
+        _operations(best) / unit,
+        max(floor, 1 - _accuracy(best)),
+        marker="o",
+        markersize=12,
+        markeredgewidth=2,
+        zorder=3,
+        **ring,
+    )
     axes.set_yscale("log")
     axes.invert_yaxis()
     axes.margins(x=0.06, y=0.14)
@@ -162,24 +171,16 @@ def _tree(figure: Figure, tree: Tree, rows: float) -> None:
     norm = Normalize(min(accuracies, default=0.0), max(accuracies, default=1.0))
     _edges(axes, tree, places)
     size = 64 if rows <= 25 else 40 if rows <= 60 else 20
+    _nodes(axes, tree, places, norm, size)
     for place, node in zip(places, tree.nodes, strict=True):
-        edge = VERMILION.light if node.is_best else LINE.light if node.accuracy is not None else MUTED.light
-        axes.scatter(
-            *place,
-            s=size * (1.5 if node.is_best else 1.0),
-            color=PAPER.light if node.accuracy is None else ACCURACY_COLOURS(norm(node.accuracy)),
-            edgecolors=edge,
-            linewidths=2.0 if node.is_best else 0.6 if node.accuracy is not None else 1.0,
-            marker="s" if node.trial is None else "o",
-            zorder=3,
-        )
         if tree.shown <= MOST_TREE_LABELS or node.is_best or node.trial is None:
             text = "start" if node.trial is None else str(node.trial)
             axes.annotate(
                 f"{text} · {share(node.accuracy)}" if node.is_best and node.accuracy is not None else text,
-                place,
-                xytext=(4 + size**0.5 / 2, 0),
+                (float(place[0]), float(place[1])),
+                xytext=((-1 if node.trial is None else 1) * (4 + size**0.5 / 2), 0),
                 textcoords="offset points",
+                ha="right" if node.trial is None else "left",
                 va="center",
                 fontsize=8,
                 fontweight="bold" if node.is_best else "normal",
@@ -187,7 +188,8 @@ def _tree(figure: Figure, tree: Tree, rows: float) -> None:
                 bbox={"facecolor": PAPER.light, "edgecolor": "none", "pad": 0.6},
                 zorder=2.5,
             )
-    axes.set_xlim(-0.15, max(node.generation for node in tree.nodes) + 0.55)
+    deepest = max(node.generation for node in tree.nodes)
+    axes.set_xlim(-0.09 * (deepest + 1), deepest + 0.14 * (deepest + 1))
     axes.set_ylim(rows - 0.3, -0.7)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
@@ -201,6 +203,29 @@ def _tree(figure: Figure, tree: Tree, rows: float) -> None:
         bar.formatter = FuncFormatter(lambda value, _: f"{100 * value:.3g} %")
         bar.update_ticks()
         bar.set_label("best top-1 accuracy")
+
+
+def _nodes(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]], norm: Normalize, size: float) -> None:
+    # Few calls for many nodes: each collection costs as much to draw as a thousand of its dots.
+    for is_start in (True, False):
+        chosen = [
+            (place, node) for place, node in zip(places, tree.nodes, strict=True) if (node.trial is None) == is_start
+        ]
+        axes.scatter(
+            [place[0] for place, _ in chosen],
+            [place[1] for place, _ in chosen],
+            s=[size * (1.5 if node.is_best else 1.0) for _, node in chosen],
+            facecolors=[
+                PAPER.light if node.accuracy is None else ACCURACY_COLOURS(norm(node.accuracy)) for _, node in chosen
+            ],
+            edgecolors=[
+                VERMILION.light if node.is_best else MUTED.light if node.accuracy is None else LINE.light
+                for _, node in chosen
+            ],
+            linewidths=[2.0 if node.is_best else 1.0 if node.accuracy is None else 0.6 for _, node in chosen],
+            marker="s" if is_start else "o",
+            zorder=3,
+        )
 
 
 def _edges(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]]) -> None:

@@ -44,7 +44,8 @@ def workers_over_time(report: Report) -> Picture:
             f"spent in steps. Below, the first {rows}."
         )
     busy = report.score.busy_share
-    described = f"Gantt chart of {count(chart.all_workers)} workers; busy share {NOT_MEASURED if busy is None else share(busy)}."
+    measured = NOT_MEASURED if busy is None else share(busy)
+    described = f"Gantt chart of {count(chart.all_workers)} workers; busy share {measured}."
     return Picture(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png)
 
 
@@ -83,7 +84,8 @@ def _bars(axes: Axes, chart: Gantt, warmup: float) -> None:
     axes.set_yticks(list(shown), [f"{chart.workers[row]} · {chart.hosts[row][:14]}" for row in shown], fontsize=8.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
-    axes.set_ylabel("worker · host")
+    if rows > 2:
+        axes.set_ylabel("worker · host")
     legend_above(
         axes,
         [
@@ -104,15 +106,13 @@ def _grid(figure: Figure, axes: Axes, chart: Gantt) -> None:
     divisor = on_time_axis(axes, chart.end)
     axes.set_xlabel("")
     cells = np.array([[np.nan if cell is None else cell for cell in row] for row in chart.grid])
-    shades = LinearSegmentedColormap.from_list(
-        "busy", [VERMILION.light, "#f6dccc", "#9cc8e4", BLUE.light]
-    ).with_extremes(bad=SHADE.light)
+    shades = LinearSegmentedColormap.from_list("busy", [VERMILION.light, "#f6dccc", "#9cc8e4", BLUE.light])
     rows = len(chart.grid)
     picture = axes.imshow(
         cells,
         aspect="auto",
         interpolation="nearest",
-        cmap=shades,
+        cmap=shades.with_extremes(bad=SHADE.light),
         vmin=0,
         vmax=1,
         extent=(0, chart.end / divisor, rows - 0.5, -0.5),

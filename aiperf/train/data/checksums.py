@@ -54,7 +54,7 @@ class Checksums:
         except OSError as error:
             raise DataError(
                 f"checksums are written beside the set; {str(path)!r} cannot be written ({error.strerror}): "
-                "allow it for the time of the check, or say where they go: checksums=FILE"
+                "allow it for the time of the check, or say where they go: --checksums FILE"
             ) from error
         self._out.truncate(whole)
         self._out.seek(whole)

@@ -22,10 +22,10 @@ SHARED_MEMORY = Path("/dev/shm")
 _ABSENT, _PRESENT, _CORRUPT = 0, 1, 2
 
 
-def cache_path(key: str, sizes: NDArray[np.int64], folder: Path = SHARED_MEMORY) -> Path:
+def cache_path(key: str, sizes: NDArray[np.int64], folder: Path | None = None) -> Path:
     """Where the records of that key and those sizes lie; it exists while a process uses them."""
     digest = hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
-    return folder / f"{_prefix()}{digest}"
+    return (folder or SHARED_MEMORY) / f"{_prefix()}{digest}"
 
 
 class MarkedCorrupt(Exception):
@@ -35,12 +35,13 @@ class MarkedCorrupt(Exception):
 class HostCache:
     """Byte records of known sizes, shared between processes. Two that write the same record write the same bytes."""
 
-    def __init__(self, key: str, sizes: NDArray[np.int64], folder: Path = SHARED_MEMORY) -> None:
-        """`key` tells sets apart: it must name everything the bytes depend on. `sizes`: bytes of each record."""
+    def __init__(self, key: str, sizes: NDArray[np.int64], folder: Path | None = None) -> None:
+        """`key` tells sets apart: it must name everything the bytes depend on. `sizes`: bytes of each record; `folder`: in
+        memory (/dev/shm)."""
         self._starts = len(sizes) + np.concatenate([[0], np.cumsum(sizes)])
         self.path = cache_path(key, sizes, folder)
         self._is_full = False
-        _remove_orphans(folder, keep=self.path)
+        _remove_orphans(self.path.parent, keep=self.path)
         self._file = _open_shared(self.path)
         self._let_go = weakref.finalize(self, _let_go, self._file, self.path)
         os.ftruncate(self._file, int(self._starts[-1]))  # zeros: no record is there; takes memory only where written

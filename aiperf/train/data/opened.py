@@ -109,9 +109,9 @@ class OpenData:
 
     def close(self) -> None:
         """Ends decoding threads and lets go of shared memory."""
+        self._close()  # first the threads: they read from what the splits let go of
         self._training.close()
         self._validation.close()
-        self._close()
 
     def __enter__(self) -> OpenData:
         return self

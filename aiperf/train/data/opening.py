@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.data import cifar10, dali, digits, synthetic
+from aiperf.train.data import cifar10, dali, digits, hostcache, synthetic
 from aiperf.train.data.conf import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.train.data.corrupt import CorruptImages
 from aiperf.train.data.crops import CentreCrop, ResizedCrop
@@ -22,7 +22,7 @@ from aiperf.train.data.describe import cifar10_binary, cifar10_folders, describe
 from aiperf.train.data.description import DataSet
 from aiperf.train.data.encoded import Encoded
 from aiperf.train.data.errors import DamagedData
-from aiperf.train.data.hostcache import SHARED_MEMORY, HostCache, cache_path
+from aiperf.train.data.hostcache import HostCache, cache_path
 from aiperf.train.data.inmemory import InMemory, Stored
 from aiperf.train.data.memory import available_bytes, cores, free_bytes
 from aiperf.train.data.opened import OpenData
@@ -67,7 +67,7 @@ def _open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
     size = cifar10.RECORDS * 32 * 32 * 3
     key = " ".join(f"{file.resolve()} {file.stat().st_mtime_ns}" for file in files)
     sizes = np.full(len(files), size, np.int64)
-    cache = HostCache(f"cifar10 {key}", sizes) if free_bytes(SHARED_MEMORY) > 2 * sizes.sum() else None
+    cache = HostCache(f"cifar10 {key}", sizes) if free_bytes(hostcache.SHARED_MEMORY) > 2 * sizes.sum() else None
     if cache is not None:
         for number, file in enumerate(files):
             if cache.state(number) is None:
@@ -180,7 +180,7 @@ def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor) -
     shape = (conf.image, conf.image, conf.channels)
     record = int(np.prod(shape))
     total = count * record
-    if total >= _WORTH_SHARING and free_bytes(SHARED_MEMORY) >= 2 * total:
+    if total >= _WORTH_SHARING and free_bytes(hostcache.SHARED_MEMORY) >= 2 * total:
         sizes = np.full(count, record, np.int64)
         cache = HostCache(f"{_fingerprint(encoded.samples)} {encoded.plain_crop} {shape}", sizes)
         shared = replace(encoded, plain_cache=cache)
@@ -224,7 +224,7 @@ def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tu
     """The splits with what memory allows to keep of them, and that in words."""
     if conf.cache == "none":
         return training, validation, "nothing kept in memory"
-    room = min(available_bytes(), free_bytes(SHARED_MEMORY))
+    room = min(available_bytes(), free_bytes(hostcache.SHARED_MEMORY))
     sizes = [encoded.samples.sizes_and_times()[0] for encoded in (training, validation)]
     keys = [f"encoded {_fingerprint(encoded.samples)}" for encoded in (training, validation)]
     held = all(cache_path(key, each).exists() for key, each in zip(keys, sizes, strict=True))
@@ -232,7 +232,7 @@ def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tu
     if not (held or total <= room // 2):
         if conf.cache == "encoded":
             raise BadConfiguration(
-                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in {SHARED_MEMORY} and asks for twice that; "
+                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in {hostcache.SHARED_MEMORY} and asks for twice that; "
                 f"free: {room / 2**30:.1f} GiB. Use dataset.cache=auto, or give the container more shared memory"
             )
         return training, *_with_plain_cache(conf, validation, room, "nothing kept in memory")

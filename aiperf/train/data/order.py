@@ -30,6 +30,7 @@ def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z
 
 
+@lru_cache(maxsize=64)
 def _key(*salt: int) -> int:
     state = 0
     for number in salt:

@@ -38,16 +38,19 @@ def _shifted_by_numpy(padded: torch.Tensor, shifts: Shifts, height: int, width: 
     # numpy's fancy indexing copies whole rows where torch 2.13's copies single bytes: 0.04 against 0.28 ms for 128 images
     # of 32×32 on one core.
     count, channels = padded.shape[0], padded.shape[3]
-    pixels = padded.numpy().view(f"V{channels}")[..., 0]
-    image, row, column = pixels.strides
-    spans = (pixels.shape[1] - height + 1, pixels.shape[2] - width + 1)
+    rows = padded.numpy().reshape(count, padded.shape[1], -1)
+    image, row, byte = rows.strides
     windows = np.lib.stride_tricks.as_strided(
-        pixels, (count, *spans, height, width), (image, row, column, row, column), writeable=False
+        rows,
+        (count, padded.shape[1] - height + 1, padded.shape[2] - width + 1, height, width * channels),
+        (image, row, channels * byte, row, byte),
+        writeable=False,
     )
     cut = windows[np.arange(count), shifts.top, shifts.left]
+    pixels = cut.view(f"V{channels}")  # a pixel is mirrored as a whole
     (mirrored,) = np.nonzero(shifts.is_mirrored)
-    cut[mirrored] = cut[mirrored, :, ::-1]
-    return torch.from_numpy(cut.view(np.uint8).reshape(count, height, width, channels))
+    pixels[mirrored] = pixels[mirrored, :, ::-1]
+    return torch.from_numpy(cut.reshape(count, height, width, channels))
 
 
 class Normaliser:

@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -84,7 +85,11 @@ class Samples:
         return value
 
     def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bytes of each image, and when the file it lies in was last changed (nanoseconds). Raises OSError."""
+        """Bytes of each image, and when the file it lies in was last changed (nanoseconds), as first asked. Raises OSError."""
+        return self._sizes_and_times
+
+    @cached_property
+    def _sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         with ThreadPoolExecutor(_ASKING) as pool:
             stats = list(pool.map(os.stat, self.paths, chunksize=64))
         times = np.array([s.st_mtime_ns for s in stats], np.int64)
@@ -132,7 +137,7 @@ def list_shards(root: Path, split: str) -> Samples:
         raise MissingData(
             f"there are no {split} shards in {str(root)!r}; put there {split}-000000.tar, {split}-000001.tar … of NAME.jpg and "
             f"NAME.cls (the class as a number), or pack them from folders: "
-            f"python -m aiperf prepare dataset.root=FOLDER pack={root}"
+            f"python -m aiperf prepare dataset.root=FOLDER --pack {root}"
         )
     known = _read_index(shards[0].parent / INDEX)
 

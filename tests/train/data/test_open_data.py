@@ -15,7 +15,7 @@ import torch
 from omegaconf import OmegaConf
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.data import cifar10
+from aiperf.train.data import cifar10, hostcache
 from aiperf.train.data.conf import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.train.data.describe import describe
 from aiperf.train.data.errors import DamagedData, DataError, MissingData
@@ -35,10 +35,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_shared_memory_is_left() -> Iterator[None]:
-    before = {path.name for path in Path("/dev/shm").glob("aiperf-*")}
+def no_shared_memory_is_left(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("shm")
+    monkeypatch.setattr(hostcache, "SHARED_MEMORY", folder)
     yield
-    assert {path.name for path in Path("/dev/shm").glob("aiperf-*")} <= before
+    assert not any(folder.iterdir())
 
 
 def _confs(small: Path, large: Path) -> list[DataSetConf]:
@@ -57,7 +60,8 @@ def _confs(small: Path, large: Path) -> list[DataSetConf]:
 
 @pytest.fixture(params=range(9), ids=lambda number: f"set{number}")
 def conf(request: pytest.FixtureRequest, small: Path, large: Path) -> DataSetConf:
-    return _confs(small, large)[request.param]
+    number: int = request.param
+    return _confs(small, large)[number]
 
 
 def test_an_opened_set_is_what_was_described(conf: DataSetConf) -> None:

@@ -1,0 +1,196 @@
+"""From a configuration to a simulated run's folder: `python -m aiperf +cluster=simulated …`.
+
+No data set is read and no network trained. The journal is marked as simulated in its first line, which holds nothing of the host or
+the hour, so that equal configurations write equal journals, byte for byte.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from aiperf.conf import RunConf
+from aiperf.errors import BadConfiguration
+from aiperf.events import RunStarted
+from aiperf.journal import NAME
+from aiperf.plan import Machine, Plan, first_event, make_plan, new_folder
+from aiperf.propose import Proposer, proposer_of
+from aiperf.simulate.attempt import Task
+from aiperf.simulate.checkpoints import Checkpoints
+from aiperf.simulate.clock import VirtualClock
+from aiperf.simulate.executor import World
+from aiperf.simulate.fault_words import parse_all
+from aiperf.simulate.pace import Figures, pace
+from aiperf.simulate.profile import calibrated
+from aiperf.simulate.sittings import Effort, drive
+from aiperf.simulate.witness import Witness
+from aiperf.system.describe import describe
+from aiperf.train.data.conf import Cifar10Conf, ImagenetConf
+from aiperf.train.data.describe import describe as describe_data
+from aiperf.train.data.description import (
+    CIFAR10_MEAN,
+    CIFAR10_STD,
+    IMAGENET_CLASSES,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    IMAGENET_TRAINING_IMAGES,
+    IMAGENET_VALIDATION_IMAGES,
+    DataSet,
+)
+from aiperf.units import count, duration, size
+from cluster.conf import SimulatedConf
+from morphism import cost
+from searchers.history import Space
+
+MOST_EPOCHS = 20_000_000
+"""A run with more epochs than this would fill a disk, and is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A simulated run that can begin."""
+
+    conf: SimulatedConf
+    plan: Plan
+    first: RunStarted
+
+
+def simulate(conf: RunConf) -> Path:
+    """Simulates a run from its beginning to its end and says what that cost; gives the run's folder.
+
+    Raises:
+        BadConfiguration: a fault or an option that there is not, or a run that could not be simulated in a life's time.
+    """
+    opening = open_run(conf)
+    folder = new_folder(conf, time.time())
+    effort = drive(world_of(opening), opening.first, folder / NAME)
+    print(told(effort, opening.first.duration_seconds))
+    return folder
+
+
+def open_run(conf: RunConf) -> Opening:
+    """Works a simulated run out. Raises BadConfiguration."""
+    cluster = conf.cluster
+    assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
+    if conf.resume is not None:
+        raise BadConfiguration("a simulated run is begun anew, not resumed: equal seed, equal journal; leave resume out")
+    _check(cluster)
+    parse_all(cluster.faults, conf.seed)
+    if cluster.profile is not None:
+        cluster = calibrated(cluster, cluster.profile, conf.runs)
+    machine = Machine(describe(), cluster.accelerators, cluster.accelerators, cluster.memory_bytes)
+    plan = make_plan(replace(conf, cluster=cluster), machine, _dataset(conf))
+    _refuse_endless(cluster, plan)
+    return Opening(cluster, plan, first_line(plan))
+
+
+def first_line(plan: Plan) -> RunStarted:
+    """The journal's first line, without what differs from one host or hour to the next."""
+    name = plan.conf.name or "simulated"
+    return msgspec.structs.replace(first_event(plan, name, 0.0), simulated=True, versions={}, machine={})
+
+
+def world_of(opening: Opening, proposer: Proposer | None = None, witness: Witness | None = None) -> World:
+    """A world before its run; `proposer`: instead of the configured one."""
+    plan, conf = opening.plan, opening.conf
+    data = plan.dataset
+    return World(
+        conf=conf,
+        task=Task(data.training_images, data.validation_images, data.classes),
+        seed=plan.conf.seed,
+        space=plan.space,
+        proposer=proposer or proposer_of(plan.conf.searcher, plan.conf.hpo),
+        clock=VirtualClock(),
+        checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),
+        faults=parse_all(conf.faults, plan.conf.seed),
+        start_flops=_figures(plan.space).training_flops,
+        witness=witness,
+    )
+
+
+def told(effort: Effort, simulated_seconds: float) -> str:
+    """What a simulation cost, for a person."""
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    per_event = effort.driver_seconds / max(1, effort.events)
+    proposing = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0
+    lines = [
+        f"simulated {duration(simulated_seconds)} in {duration(effort.seconds)}: {count(effort.events)} events",
+        f"the driver was busy for {duration(effort.driver_seconds)}, {per_event * 1e6:.0f} µs an event, "
+        f"1/{simulated_seconds / max(effort.driver_seconds, 1e-9):.0f} of the simulated time",
+        f"the searcher made {count(effort.proposals)} proposals in {duration(effort.proposing_seconds)}, {proposing:.0f} a second",
+        f"memory at most {size(memory)}",
+    ]
+    if effort.sittings > 1:
+        lines.insert(1, f"{effort.sittings} drivers, {effort.sittings - 1} of which died")
+    return "\n".join(lines)
+
+
+def _figures(space: Space) -> Figures:
+    counted = cost(space.start)
+    return Figures(
+        counted.forward_flops + counted.backward_flops, counted.forward_validation_flops, counted.parameters
+    )
+
+
+def _dataset(conf: RunConf) -> DataSet:
+    """The published sets need not lie here."""
+    chosen = conf.dataset
+    if isinstance(chosen, ImagenetConf) and chosen.root is None:
+        return DataSet(
+            chosen.name,
+            IMAGENET_TRAINING_IMAGES,
+            IMAGENET_VALIDATION_IMAGES,
+            IMAGENET_CLASSES,
+            224,
+            3,
+            IMAGENET_MEAN,
+            IMAGENET_STD,
+        )
+    if isinstance(chosen, Cifar10Conf) and chosen.root is None:
+        return DataSet(chosen.name, 50_000, 10_000, 10, 32, 3, CIFAR10_MEAN, CIFAR10_STD)
+    return describe_data(chosen)
+
+
+def _check(conf: SimulatedConf) -> None:
+    for option in ("workers", "accelerators", "workers_per_host", "memory_bytes"):
+        _must(getattr(conf, option) >= 1, option, "is at least 1", getattr(conf, option))
+    for option in ("flops", "weights_bytes_per_second", "checkpoint_bytes_per_second"):
+        _must(getattr(conf, option) > 0, option, "is above 0", getattr(conf, option))
+    for option in (
+        "step_seconds",
+        "input_share",
+        "join_seconds",
+        "return_seconds",
+        "detection_seconds",
+        "build_seconds",
+        "compile_seconds",
+        "proposal_seconds",
+        "turn_seconds",
+    ):
+        _must(getattr(conf, option) >= 0, option, "is at least 0", getattr(conf, option))
+    for option in ("overlap", "speed_spread"):
+        _must(0 <= getattr(conf, option) <= 1, option, "lies between 0 and 1", getattr(conf, option))
+    _must(bool(conf.links), "links", "has at least one layer", conf.links)
+
+
+def _must(holds: bool, option: str, law: str, value: object) -> None:
+    if not holds:
+        raise BadConfiguration(f"cluster.{option} {law}; found {value!r}")
+
+
+def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
+    data = plan.dataset
+    of_start = pace(
+        conf, _figures(plan.space), plan.space.default_batch_size, 1.0, data.training_images, data.validation_images
+    )
+    epochs = conf.workers * plan.conf.schedule.duration_seconds / of_start.epoch_seconds
+    if epochs > MOST_EPOCHS:
+        raise BadConfiguration(
+            f"an epoch of {data.name} would take {of_start.epoch_seconds:.2g} s on such a worker, and the run would have "
+            f"{epochs:.1g} of them; at most {MOST_EPOCHS:.1g} can be simulated. Take a larger data set (dataset=imagenet), a slower "
+            f"accelerator (cluster.flops={conf.flops:.2g} now), fewer workers or a shorter run"
+        )

@@ -1,0 +1,130 @@
+"""The morphism search under Ray Tune: real training on the digits, each child beginning with its parent's trained weights.
+
+    python examples/ray_tune_morphism.py [--trials 6] [--epochs 2] [--concurrent 2]
+
+Tune schedules the trials; `MorphismSearch` says which network each of them is. A trainable finds its parent's weights in a
+folder that all trials share, under the id that the search gives. Takes about half a minute on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray import tune
+from sklearn.datasets import load_digits
+from torch.nn.functional import cross_entropy
+
+from aiperf.train.initialise import initialise
+from aiperf.train.module import build
+from aiperf.train.weights import carry_out
+from morphism import Budget, Graph, apply, decode, decode_morph, start
+from searchers import MorphismConf, Space, TpeConf
+from searchers.ray_tune import MorphismSearch
+
+TRAINING_IMAGES = 1437  # of 1797
+
+
+def train(config: dict[str, Any]) -> None:
+    """One trial: the network of `config["graph"]`, trained from its parent's weights; reports the accuracy."""
+    torch.set_num_threads(1)
+    torch.manual_seed(config["number"])
+    folder, here = Path(config["folder"]), tune.get_context().get_trial_id()
+    (folder / f"{here}.graph").write_text(config["graph"])
+    graph = decode(config["graph"])
+    module = build(graph)
+    module.load_state_dict(inherited(config, folder))
+    images, labels = digits()
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(config["epochs"]):
+        module.train()
+        for batch in torch.randperm(TRAINING_IMAGES).split(config["batch_size"]):
+            optimiser.zero_grad()
+            loss = cross_entropy(module(images[batch]), labels[batch])
+            loss.backward()  # type: ignore[no-untyped-call]  # so in torch
+            optimiser.step()
+        module.eval()
+        with torch.no_grad():
+            right = module(images[TRAINING_IMAGES:]).argmax(dim=1) == labels[TRAINING_IMAGES:]
+        accuracy = float(right.float().mean())
+        # before the last report: Tune may start a child as soon as it has heard of it
+        torch.save(module.state_dict(), folder / f"{here}.pt")
+        tune.report({"accuracy": accuracy})
+
+
+def inherited(config: dict[str, Any], folder: Path) -> dict[str, torch.Tensor]:
+    """The child's weights, made of its parent's morph by morph; of a fresh starting graph's where it has no parent."""
+    graph: Graph = start("digits_small")
+    if config["parent"] is None:
+        module = build(graph)
+        initialise(module, config["number"])
+        state = dict(module.state_dict())
+    else:
+        graph = decode((folder / f"{config['parent']}.graph").read_text())
+        state = torch.load(folder / f"{config['parent']}.pt", weights_only=True)
+    for number, encoded in enumerate(config["morphs"]):
+        graph, plan = apply(graph, decode_morph(encoded))
+        state = carry_out(plan, state, seed=1000 * config["number"] + number)
+    return state
+
+
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Images (1797, 1, 8, 8), 0..1, and labels (1797,), shuffled firmly."""
+    images, labels = load_digits(return_X_y=True)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    return torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8)[order] / 16, torch.tensor(labels)[order]
+
+
+def search(trials: int, epochs: int, concurrent: int, folder: Path) -> tune.ResultGrid:
+    """Runs so many trials on the Ray that is connected."""
+    graph = start("digits_small")
+    space = Space(
+        start=graph,
+        budget=Budget.of(graph),
+        default_batch_size=64,
+        smallest_batch_size=32,
+        largest_batch_size=128,
+        tuning_from_round=2,
+    )
+    algorithm = MorphismSearch(
+        space, MorphismConf().build(), TpeConf().build(), seed=1, trials_per_round=4, metric="accuracy", mode="max"
+    )
+    tuner = tune.Tuner(
+        tune.with_resources(train, {"cpu": 1}),
+        param_space={"folder": str(folder), "epochs": epochs},
+        tune_config=tune.TuneConfig(
+            metric="accuracy", mode="max", search_alg=algorithm, num_samples=trials, max_concurrent_trials=concurrent
+        ),
+        run_config=tune.RunConfig(storage_path=str(folder), name="digits", verbose=0),
+    )
+    return tuner.fit()
+
+
+def main() -> None:
+    """Starts a Ray of its own, searches, and prints each trial."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--concurrent", type=int, default=2)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="morphism-") as folder:
+        ray.init(address="local", num_cpus=asked.concurrent, include_dashboard=False, log_to_driver=False)
+        try:
+            results = search(asked.trials, asked.epochs, asked.concurrent, Path(folder))
+        finally:
+            ray.shutdown()
+        numbers = {result.metrics["trial_id"]: result.config["number"] for result in results}
+        for result in sorted(results, key=lambda result: int(result.config["number"])):
+            parent = result.config["parent"]
+            came = "the starting graph" if parent is None else f"trial {numbers[parent]}"
+            morphs = ", ".join(morph["kind"] for morph in result.config["morphs"]) or "nothing"
+            print(f"trial {result.config['number']}: {came} + {morphs}: accuracy {result.metrics['accuracy']:.3f}")
+        print(f"best accuracy {results.get_best_result().metrics['accuracy']:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""`python -m aiperf flops`: the table that a reader holds against the paper, and the contract of --json."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from morphism import STARTS, Concat, Convolution, Dense, Dropout, GlobalAveragePooling, Graph, Input, Node, Softmax, encode
+from tests.cli.user import User
+
+KINDS = (
+    "convolution",
+    "dense",
+    "batch_normalisation",
+    "relu",
+    "add",
+    "concat",
+    "max_pooling",
+    "average_pooling",
+    "dropout",
+    "softmax",
+)
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_json_names_every_kind_and_adds_up(aiperf: User, name: str) -> None:
+    answer = aiperf("flops", name, "--json")
+
+    counted = json.loads(answer.out)
+    assert answer.status == 0
+    assert tuple(counted["layers"]) == KINDS
+    for direction in ("forward_flops", "backward_flops"):
+        assert sum(layer[direction] for layer in counted["layers"].values()) == counted["total"][direction]
+        assert type(counted["total"][direction]) is int
+    assert 0 < counted["tensor"]["forward_flops"] < counted["total"]["forward_flops"]
+    assert 0 < counted["tensor"]["backward_flops"] < counted["total"]["backward_flops"]
+    assert counted["parameters"] > 0
+
+
+def test_json_counts_kinds_that_no_starting_graph_has(aiperf: User, tmp_path: Path) -> None:
+    (tmp_path / "odd.json").write_text(encode(_with_concat_and_dropout()))
+
+    counted = json.loads(aiperf("flops", "odd.json", "--json").out)
+
+    assert counted["layers"]["dropout"] == {"forward_flops": 2 * 4 * 8 * 8, "backward_flops": 0}
+    assert counted["layers"]["concat"] == {"forward_flops": 0, "backward_flops": 0}
+    validated = counted["total"]["forward_flops"] - 2 * 4 * 8 * 8
+    assert counted["total"]["forward_validation_flops"] == validated
+
+
+def test_the_table_shows_table_iii_and_table_vii(aiperf: User) -> None:
+    shown = aiperf("flops", "resnet50_v1").out
+
+    rows = {line[:24].strip(): line[24:].split() for line in shown.splitlines()}
+    assert rows["convolution"] == ["7.7119e+09", "1.5235e+10", "1.9755", "2.2946e+10"]
+    assert rows["dense"] == ["4.0960e+06", "1.2290e+07", "3.0005", "1.6386e+07"]
+    assert rows["batch normalisation"][:2] == ["7.4110e+07", "1.9080e+03"]
+    assert rows["total"] == ["7.8066e+09", "1.5247e+10", "1.9531", "2.3053e+10"]
+    assert "1.0002e+16 forward + 1.9534e+16 backward (1,281,167 training images)" in shown
+    assert "3.9033e+14 (50,000 validation images) = 2.9926e+16" in shown
+
+
+def test_v1_5_costs_what_is_published_for_it(aiperf: User) -> None:
+    counted = json.loads(aiperf("flops", "resnet50_v1_5", "--json").out)
+
+    assert f"{counted['total']['forward_flops'] + counted['total']['backward_flops']:.4e}" == "2.4445e+10"
+
+
+def test_the_head_of_the_table_is_whole_on_80_columns(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    shown = aiperf("flops", "resnet50_v1").out
+
+    assert "…" not in shown
+    assert re.search(r"layer +forward +backward +ratio +total", shown)
+
+
+def test_sizes_of_image_and_classes_are_the_users(aiperf: User) -> None:
+    own = json.loads(aiperf("flops", "resnet50_v1", "--image", "32", "--classes", "10", "--json").out)
+    usual = json.loads(aiperf("flops", "resnet50_v1", "--json").out)
+
+    assert own["parameters"] == usual["parameters"] - 990 * 2049
+    assert own["layers"]["dense"]["forward_flops"] == 2 * 2048 * 10
+
+
+def test_a_misspelt_network_is_refused_with_the_nearest(aiperf: User) -> None:
+    answer = aiperf("flops", "resnet2")
+
+    assert answer.status == 2
+    assert "no starting graph is called 'resnet2'" in answer.err
+    assert "did you mean 'resnet20'?" in answer.err
+
+
+def test_a_file_that_is_no_graph_is_refused_without_a_traceback(aiperf: User, tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text('{"format": "morphism-graph", "version": 99, "nodes": []}')
+
+    answer = aiperf("flops", "broken.json")
+
+    assert answer.status == 2
+    assert answer.err.startswith("aiperf: ")
+    assert "99" in answer.err
+
+
+def _with_concat_and_dropout() -> Graph:
+    return Graph(
+        (
+            Node("image", Input(3, 8, 8)),
+            Node("left", Convolution(2, 3, 1, 1), (0,)),
+            Node("right", Convolution(2, 1, 1, 0), (0,)),
+            Node("both", Concat(), (1, 2)),
+            Node("drop", Dropout(0.5), (3,)),
+            Node("pool", GlobalAveragePooling(), (4,)),
+            Node("dense", Dense(10), (5,)),
+            Node("softmax", Softmax(), (6,)),
+        )
+    )

@@ -1,0 +1,110 @@
+"""`python -m aiperf score`: the contract of --json, on journals worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.cli.user import User, write_run
+from tests.journals import ended, evaluated, finished, interval, joined, one_trial, started
+
+CONTRACT = {
+    "flops_per_second",
+    "flops_per_second_interval",
+    "cumulative_flops_per_second",
+    "regulated_flops_per_second",
+    "error",
+    "window_seconds",
+    "trials_finished",
+    "rounds",
+    "busy_share",
+    "wasted_flops",
+    "valid",
+    "doubts",
+}
+
+
+def whole_run(tmp_path: Path) -> Path:
+    """100 s, the first 10 warm-up; 300 operations a training image, 90 a validation image; 2 ranks."""
+    events = one_trial(
+        interval(0, 5.0, 15.0, 100, busy=10.0),
+        interval(0, 15.0, 20.0, 0, 50, busy=5.0),
+        evaluated(0, 20.0, 0.9),
+        interval(0, 20.0, 60.0, 100, 50, epoch=2, busy=30.0),
+        evaluated(0, 60.0, 0.8, epoch=2),
+        finished(0, 60.0, 0.9),
+        ended(),
+    )
+    return write_run(tmp_path / "runs" / "whole", events)
+
+
+def test_json_has_the_figures_of_a_hand_worked_sum(aiperf: User, tmp_path: Path) -> None:
+    whole_run(tmp_path)
+
+    answer = aiperf("score", "whole", "--json")
+
+    found = json.loads(answer.out)
+    inside = 50 * 300 + 50 * 90 + 100 * 300 + 50 * 90  # half of the first interval lies in the warm-up
+    assert answer.status == 0
+    assert found["flops_per_second"] == pytest.approx(inside / 90)
+    assert found["cumulative_flops_per_second"] == pytest.approx((inside + 50 * 300) / 100)
+    assert found["error"] == pytest.approx(0.1)
+    assert found["regulated_flops_per_second"] == pytest.approx(-math.log(0.1) * inside / 90)
+    assert found["window_seconds"] == 90
+    assert found["busy_share"] == pytest.approx((5 + 5 + 30) / 90)
+    assert (found["trials_finished"], found["rounds"]) == (1, 1)
+    assert found["wasted_flops"] == 0
+    assert found["valid"] is True
+
+
+def test_json_keeps_its_contract(aiperf: User, tmp_path: Path) -> None:
+    whole_run(tmp_path)
+
+    found = json.loads(aiperf("score", "whole", "--json").out)
+
+    assert found.keys() == CONTRACT
+    low, high = found["flops_per_second_interval"]
+    assert low <= found["flops_per_second"] <= high
+    assert found["doubts"] == ["56% of accelerator time idle"]
+
+
+def test_what_is_not_defined_is_null_and_never_zero(aiperf: User, tmp_path: Path) -> None:
+    write_run(tmp_path / "young", [started(), joined()])
+
+    found = json.loads(aiperf("score", "young", "--json").out)
+
+    undefined = ("flops_per_second", "flops_per_second_interval", "regulated_flops_per_second", "error", "busy_share")
+    assert [found[name] for name in undefined] == [None] * 5
+    assert found["valid"] is False
+    assert any("has not ended" in doubt for doubt in found["doubts"])
+
+
+def test_a_person_reads_the_same_figures_with_their_units(aiperf: User, tmp_path: Path) -> None:
+    whole_run(tmp_path)
+
+    shown = aiperf("score", "runs/whole").out
+
+    assert "600 FLOPS" in shown
+    assert "10.00 %" in shown
+    assert "doubt: " in shown
+
+
+def test_a_folder_without_a_run_is_named(aiperf: User) -> None:
+    answer = aiperf("score", "nowhere")
+
+    assert answer.status == 2
+    assert "there is none at 'nowhere'" in answer.err
+
+
+def test_a_damaged_journal_is_refused_with_line_and_remedy(aiperf: User, tmp_path: Path) -> None:
+    journal = whole_run(tmp_path) / "journal.jsonl"
+    journal.write_text(journal.read_text().replace('"accuracy":0.9,', '"accuracy":0.99,', 1))
+
+    answer = aiperf("score", "whole")
+
+    assert answer.status == 2
+    assert "journal damaged at line 8 of 12" in answer.err
+    assert "resume_until=7" in answer.err

@@ -1,0 +1,151 @@
+"""The words of a run: help, options that there are not, dry runs, and what can be resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiperf.__main__ import VERBS
+from aiperf.conf import GROUPS, choices, configure, option_names
+from aiperf.plan import first_event, make_plan, this_machine
+from tests.cli.user import User, write_run
+from tests.journals import ended, started
+
+SET_BY_THE_CHOICE = {"dataset.name", "searcher.name", "hpo.name", "cluster.kind"}
+
+
+def test_help_names_every_verb_group_choice_and_option(aiperf: User) -> None:
+    answer = aiperf("--help")
+
+    assert answer.status == 0
+    said = answer.out.split()
+    assert [verb for verb in VERBS if verb not in said] == []
+    assert [choice for group in GROUPS for choice in choices(group) if choice not in answer.out] == []
+    shown = {word.split("=")[0] for word in said if "=" in word}
+    assert [option for option in option_names() if option not in shown | SET_BY_THE_CHOICE | set(GROUPS)] == []
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "rehearse"])
+def test_every_verb_has_a_help_of_its_own(aiperf: User, verb: str) -> None:
+    answer = aiperf(verb, "--help")
+
+    assert answer.status == 0
+    assert f"python -m aiperf {verb}" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("word", "right"),
+    [
+        ("schedule.duration_secondz=4", "did you mean 'schedule.duration_seconds'?"),
+        ("shedule.warmup_seconds=4", "did you mean 'schedule.warmup_seconds'?"),
+        ("dryrun=true", "did you mean 'dry_run'?"),
+        ("datset=digits", "did you mean 'dataset'?"),
+        ("dataset=digitz", "did you mean 'digits'?"),
+        ("searcher=morphsm", "did you mean 'morphism'?"),
+        ("schedule=quik", "did you mean 'quick'?"),
+        ("+cluster=simulatd", "did you mean 'simulated'?"),
+        ("start=resnet2", "did you mean 'resnet20'?"),
+        ("flopz", "did you mean 'flops'?"),
+        ("reprot", "did you mean 'report'?"),
+    ],
+)
+def test_a_misspelt_word_is_refused_with_the_nearest_right_one(
+    aiperf: User, tmp_path: Path, word: str, right: str
+) -> None:
+    answer = aiperf(word)
+
+    assert answer.status == 2
+    assert answer.err.startswith("aiperf: ")
+    assert right in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("seed=x",), "seed"),
+        (("schedule.duration_seconds=soon",), "schedule.duration_seconds"),
+        (("trainer.collective=mpi",), "trainer.collective is one of 'auto', 'horovod', 'torch', 'none'; found 'mpi'"),
+        (("schedule.warmup_seconds=180",), "a valid window lies between warm-up and end"),
+        (("schedule.epochs=[]",), "schedule.epochs"),
+        (("executor=slurm",), "executor is 'ray' or 'inline'; found 'slurm'"),
+        (("name=a/b",), "name is part of a folder's name"),
+        (("batch.smallest=0",), "batch.smallest is at least 1"),
+        (("dataset.root=/data",), "dataset.root goes with dataset=images, dataset=cifar10, dataset=imagenet"),
+        (("dataset=images",), "dataset.root=FOLDER (nothing is downloaded)"),
+        (("cluster.workers=4",), "add +cluster=simulated"),
+        (("cluster=simulated",), "+cluster=simulated"),
+        (("seed=1", "seed"), "did you mean 'seed=…'?"),
+        (("--fast",), "an option is written key=value; found '--fast'"),
+        (("resume_until=3",), "it needs resume=RUN"),
+    ],
+)
+def test_what_cannot_become_a_run_is_refused_before_anything_starts(
+    aiperf: User, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    answer = aiperf(*words)
+
+    assert answer.status == 2
+    assert said in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_prints_the_plan_and_creates_nothing(aiperf: User, tmp_path: Path) -> None:
+    answer = aiperf("dry_run=true")
+
+    rows = {line[:13].strip(): line[13:] for line in answer.out.splitlines()}
+    assert answer.status == 0
+    assert list(rows) == [
+        "data set", "time", "workers", "a worker", "first graph", "an epoch", "budget", "search", "disk"
+    ]  # fmt: skip
+    assert rows["data set"].startswith("digits: 1\u202f437 training and 360 validation images, 8×8×1, 10 classes")
+    assert rows["time"] == "3 min 00 s, the first 20 s warm-up"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_of_another_schedule_and_start_shows_theirs(aiperf: User) -> None:
+    shown = aiperf("dry_run=true", "schedule=ranking", "dataset=synthetic", "dataset.image=224", "start=resnet50_v1").out
+
+    assert "12 h 00 min, the first 1 h 00 min warm-up" in shown
+    assert "rounds of 15, 30, 45, 60 epochs" in shown
+    assert "7.80 GFLOP forward" in shown
+
+
+def test_a_resumed_run_takes_no_other_options(aiperf: User, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "half", [started()])
+
+    answer = aiperf("resume=half", "seed=3", "searcher=random")
+
+    assert answer.status == 2
+    assert "a resumed run keeps its configuration; leave seed=3, searcher=random out" in answer.err
+
+
+def test_a_run_that_is_nowhere_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
+    answer = aiperf("resume=nowhere")
+
+    assert answer.status == 2
+    assert "there is none at 'nowhere'" in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_simulated_run_cannot_be_resumed_on_machines(aiperf: User, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "invented", [started(simulated=True)])
+
+    answer = aiperf("resume=invented")
+
+    assert answer.status == 2
+    assert "a simulated run is begun anew, not resumed" in answer.err
+
+
+def test_a_run_whose_time_is_over_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
+    conf = configure(["executor=inline"])
+    first = first_event(make_plan(conf, this_machine(conf)), "over", 1_000_000.0)
+    journal = write_run(tmp_path / "runs" / "over", [first, ended(180.0)]) / "journal.jsonl"
+    before = journal.read_bytes()
+
+    answer = aiperf("resume=over")
+
+    assert answer.status == 2
+    assert "ended after its 180 s" in answer.err
+    assert journal.read_bytes() == before

@@ -1,0 +1,31 @@
+"""What a user has: a command line, in a folder of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.events import AnyEvent
+from aiperf.journal import NAME, Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command answered."""
+
+    status: int
+    out: str
+    err: str
+
+
+User = Callable[..., Answer]
+"""Types the words after `python -m aiperf`."""
+
+
+def write_run(folder: Path, events: Sequence[AnyEvent]) -> Path:
+    """A run's folder that holds these events."""
+    folder.mkdir(parents=True)
+    with Journal(folder / NAME) as journal:
+        journal.append(events)
+    return folder

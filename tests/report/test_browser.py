@@ -1,0 +1,132 @@
+"""The report in a real browser: what it shows on a wide, a narrow and a dark screen, and on paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from aiperf.report.gather import gather
+from aiperf.report.write import write
+from tests.report.browser import Browser, executable
+from tests.report.journals import Shape, invented, many_workers
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(executable() is None, reason="no Chromium: apt-get install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    runs = {
+        "finished": invented(Shape(duration=90.0)),
+        "begun": invented(Shape())[:1],
+        "thousands": many_workers(workers=1000, trials_each=2),
+    }
+    folder = tmp_path_factory.mktemp("reports")
+    return {name: write(gather(events), folder / name).page for name, events in runs.items()}
+
+
+@pytest.mark.parametrize("name", ["finished", "begun", "thousands"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_the_page_fits_its_window_and_asks_for_nothing(
+    browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
+    browser.show(pages[name], width=width, scheme=scheme)
+
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert browser.complaints == []
+    assert [request for request in browser.requests if not request.startswith("data:")] == [
+        pages[name].resolve().as_uri()
+    ]
+    # A part that is wider than the window scrolls in a frame of its own; nothing else stands out over the edge.
+    outside = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll') && !e.closest('.skip')
+        && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
+    assert browser.ask(outside) == []
+
+
+def test_the_score_is_the_largest_thing_in_sight(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.show(pages["finished"])
+
+    sizes = browser.ask("[...document.querySelectorAll('header *')].map(e => parseFloat(getComputedStyle(e).fontSize))")
+    headline = browser.ask("parseFloat(getComputedStyle(document.querySelector('.headline dd')).fontSize)")
+    assert headline == max(sizes)
+    assert "FLOPS" in browser.ask("document.querySelector('.headline dd').innerText")
+    assert browser.ask("document.querySelector('.notes').getBoundingClientRect().top < innerHeight")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_can_be_read_on_light_and_dark(
+    browser: Browser, pages: dict[str, Path], scheme: str, tmp_path: Path
+) -> None:
+    browser.show(pages["finished"], scheme=scheme)
+
+    ink = browser.ask("getComputedStyle(document.querySelector('figure svg text')).fill")
+    paper = browser.ask("getComputedStyle(document.body).backgroundColor")
+    assert contrast(ink, paper) >= 4.5
+    image = Image.open(browser.screenshot(tmp_path / "page.png"))
+    assert image.width == 1200
+    assert image.height == browser.ask("document.documentElement.scrollHeight")
+    assert len(image.convert("RGB").reduce(4).getcolors(1 << 20) or []) > 200
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of WCAG 2.2 between two colours written as rgb(r, g, b)."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_words_in_a_figure_do_not_lie_over_each_other(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.show(pages["finished"], width=1280)
+
+    overlaps = browser.ask(
+        """[...document.querySelectorAll('figure svg')].flatMap(svg => {
+          const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+          return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([b, q]) =>
+            Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2 &&
+            Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 3).map(([b]) => a + ' | ' + b)); })"""
+    )
+    assert overlaps == []
+
+
+def test_a_click_on_a_head_sorts_the_trials(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.show(pages["finished"])
+    column = "[...document.querySelectorAll('#table-trials tbody tr')].map(r => Number(r.cells[0].dataset.key))"
+
+    browser.ask("document.querySelector('#table-trials th button').click()")
+    downwards = browser.ask(column)
+    browser.ask("document.querySelector('#table-trials th button').click()")
+    upwards = browser.ask(column)
+
+    assert downwards == sorted(downwards, reverse=True)
+    assert upwards == sorted(downwards)
+    assert browser.ask("document.querySelector('#table-trials th').getAttribute('aria-sort')") == "ascending"
+
+
+def test_the_page_prints_with_everything_open_on_a_few_sheets(
+    browser: Browser, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    browser.show(pages["finished"], scheme="dark")
+
+    printed = browser.print(tmp_path / "report.pdf").read_bytes()
+
+    assert printed.startswith(b"%PDF")
+    sheets = len(re.findall(rb"/Type\s*/Page\b", printed))
+    assert 4 <= sheets <= 14
+    assert browser.ask("[...document.querySelectorAll('details')].every(each => each.open)")

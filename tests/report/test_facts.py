@@ -1,0 +1,213 @@
+"""What a report shows is what the journal says: nothing lost, nothing made up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.books import books
+from aiperf.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialProposed, TrialStarted
+from aiperf.report.facts import ErrorPoint, Report
+from aiperf.report.gather import gather, thinned
+from aiperf.report.timeline import busy_grid
+from aiperf.score import score
+from tests.report.journals import MACHINE, Shape, invented, many_workers
+
+SMALL = invented(Shape())
+LOSSY = invented(Shape(workers=4, lose_worker_at=70.0, end=120.0, ends="interrupted"))
+RESUMED = invented(Shape(workers=2, resume_at=70.0))
+RUNS = {"small": SMALL, "lossy": LOSSY, "resumed": RESUMED, "one trial": invented(Shape(most_trials=1, ends="trials"))}
+
+
+@pytest.fixture(params=list(RUNS.values()), ids=list(RUNS))
+def events(request: pytest.FixtureRequest) -> Sequence[AnyEvent]:
+    found: Sequence[AnyEvent] = request.param
+    return found
+
+
+def test_the_report_shows_the_score_that_the_score_module_gives(events: Sequence[AnyEvent]) -> None:
+    assert gather(events).score == score(books(events))
+
+
+def test_every_proposed_trial_is_in_the_report_with_its_best_accuracy(events: Sequence[AnyEvent]) -> None:
+    report = gather(events)
+
+    assert [trial.number for trial in report.trials] == [e.number for e in events if isinstance(e, TrialProposed)]
+    for trial in report.trials:
+        measured = [e.accuracy for e in events if isinstance(e, EpochFinished) and e.trial == trial.number]
+        assert trial.accuracy == max(measured, default=None)
+    finished = {e.trial for e in events if isinstance(e, TrialFinished)}
+    assert {t.number for t in report.trials if t.outcome in ("epochs", "early stop")} == finished
+
+
+def test_the_ledger_in_the_report_adds_up_to_the_whole(events: Sequence[AnyEvent]) -> None:
+    ledger = gather(events).ledger
+
+    assert math.fsum(line.seconds for line in ledger.lines) == pytest.approx(ledger.whole_seconds, abs=1e-6)
+
+
+def test_the_error_only_falls_and_never_below_half_an_image() -> None:
+    points = gather(SMALL).errors
+
+    best = [point.best for point in points]
+    assert best == sorted(best, reverse=True)
+    assert best[-1] >= 1 / (2 * 360)
+
+
+@given(st.lists(st.floats(0.01, 0.99), max_size=300), st.integers(1, 50))
+def test_thinning_keeps_every_improvement_and_both_ends(errors: list[float], most: int) -> None:
+    points = [ErrorPoint(float(at), 0, error, min(errors[: at + 1])) for at, error in enumerate(errors)]
+
+    kept = thinned(points, most)
+
+    improvements = [point for before, point in itertools.pairwise(points) if point.best < before.best]
+    assert set(improvements) <= set(kept)
+    assert set(points[:1] + points[-1:]) <= set(kept)
+    assert list(kept) == sorted(kept, key=lambda point: point.at)
+    assert len(kept) <= most + len(improvements) + 2
+
+
+@settings(deadline=None)
+@given(st.integers(1, 400), st.integers(1, 4))
+def test_the_grid_holds_all_busy_time_however_it_is_cut(columns: int, groups: int) -> None:
+    kept = books(LOSSY)
+    end = 120.0
+    numbers = [0, 1, 2, 3]
+    cut = [numbers[i::groups] for i in range(groups)]
+
+    grid = busy_grid(kept, cut, end, columns)
+
+    width = end / columns
+    present = {presence.worker: presence for presence in kept.presences}
+    found = 0.0
+    for row, group in zip(grid, cut, strict=True):
+        for column, cell in enumerate(row):
+            left, right = column * width, (column + 1) * width
+            there = sum(
+                present[n].ranks * max(0.0, min(right, present[n].left or end) - max(left, present[n].joined))
+                for n in group
+            )
+            found += 0.0 if cell is None else cell * there
+    rows = kept.intervals
+    assert found == pytest.approx(math.fsum(b * r for b, r in zip(rows.busy, rows.ranks, strict=True)), rel=1e-6)
+
+
+def test_bars_of_a_worker_lie_in_its_presence_and_those_of_one_kind_do_not_overlap(events: Sequence[AnyEvent]) -> None:
+    chart = gather(events).gantt
+
+    assert chart.bars
+    for bar in chart.bars:
+        joined, left = chart.present[bar.row]
+        assert joined - 1e-9 <= bar.start < bar.end <= left + 1e-9
+    for row in range(len(chart.workers)):
+        for kind in ("prepare", "train", "validate"):
+            spans = [(bar.start, bar.end) for bar in chart.bars if bar.row == row and bar.kind == kind]
+            assert all(a[1] <= b[0] + 1e-9 for a, b in itertools.pairwise(spans))
+
+
+def test_thousands_of_workers_become_a_grid_and_the_first_twenty() -> None:
+    chart = gather(many_workers(workers=500, trials_each=1)).gantt
+
+    assert len(chart.workers) == 20
+    assert chart.all_workers == 500
+    assert len(chart.grid) == len(chart.grid_rows) <= 64
+    assert chart.grid_rows[0][0] == 0
+    assert chart.grid_rows[-1][1] == 499
+    assert all(cell is None or 0 <= cell <= 1 for row in chart.grid for cell in row)
+
+
+def test_no_two_architectures_share_a_place_in_the_tree_and_parents_stand_left(events: Sequence[AnyEvent]) -> None:
+    nodes = gather(events).tree.nodes
+
+    assert len({(node.generation, node.row) for node in nodes}) == len(nodes)
+    for index, node in enumerate(nodes):
+        if node.trial is None:
+            assert index == 0
+        else:
+            assert node.parent is not None
+            assert node.parent < index
+            assert nodes[node.parent].generation == node.generation - 1
+
+
+def test_a_large_tree_keeps_the_best_with_all_their_ancestors() -> None:
+    report = gather(invented(Shape(workers=12)))
+
+    tree = report.tree
+    shown = {node.trial for node in tree.nodes}
+    assert tree.trials > tree.shown == len(tree.nodes) - 1
+    assert report.best in shown
+    parents = {trial.number: trial.parent for trial in report.trials}
+    assert all(parents[number] is None or parents[number] in shown for number in shown if number is not None)
+
+
+def test_the_best_architecture_is_rebuilt_from_its_lineage() -> None:
+    report = gather(SMALL)
+
+    assert report.architecture is not None
+    assert report.architecture.graph is not None
+    assert report.architecture.trial == report.best
+    generation = next(trial.generation for trial in report.trials if trial.number == report.best)
+    assert len(report.architecture.morphs) == generation - 1
+    assert report.architecture.added
+
+
+def test_a_graph_that_cannot_be_read_is_named_and_the_figures_stand() -> None:
+    import msgspec
+
+    first = msgspec.structs.replace(SMALL[0], start_graph={"format": "another"})
+
+    report = gather([first, *SMALL[1:]])
+
+    assert report.architecture is not None
+    assert report.architecture.graph is None
+    assert "morphism-graph" in (report.architecture.why_not or "")
+    assert report.score == gather(SMALL).score
+
+
+def test_mfu_needs_a_known_peak() -> None:
+    unknown = gather(SMALL).utilisation
+    measured = gather(invented(Shape(machine={**MACHINE, "measured_matmul_flops": {"fp32": 1e11}}))).utilisation
+    known = gather(invented(Shape(device="NVIDIA A100-SXM4-80GB", precision="bf16"))).utilisation
+
+    assert unknown.mfu is None and unknown.peak_flops is None
+    assert measured.peak_source is not None and "measured" in measured.peak_source
+    assert known.peak_flops == 312e12
+    assert known.mfu is not None
+    assert known.mfu == pytest.approx(known.tensor_flops / (known.accelerator_seconds * 312e12))
+    assert known.mfu_busy is not None and known.mfu_busy > known.mfu
+
+
+def test_hosts_alike_are_one_row() -> None:
+    systems = gather(many_workers(workers=100, trials_each=1)).systems
+
+    assert [(system.hosts, system.workers, system.accelerators) for system in systems] == [(100, 100, 800)]
+
+
+def test_a_run_that_has_only_begun_has_a_report_without_figures() -> None:
+    report: Report = gather(SMALL[:1])
+
+    assert report.score.flops_per_second is None
+    assert not report.curve and not report.errors and not report.trials
+    assert report.best is None and report.architecture is None
+    assert report.run.end_reason is None
+
+
+def test_a_resume_is_told_with_its_downtime_and_its_changed_versions() -> None:
+    run = gather(RESUMED).run
+
+    assert run.resumes == 1
+    assert run.down_seconds == pytest.approx(18.0)
+    assert run.versions_changed == ("ray",)
+
+
+def test_images_of_lost_attempts_count_as_processed_by_their_trial() -> None:
+    report = gather(LOSSY)
+
+    images = sum(event.training_images for event in LOSSY if isinstance(event, Progress))
+    assert sum(trial.training_images for trial in report.trials) == images
+    assert sum(worker.trials for worker in report.workers) == sum(isinstance(e, TrialStarted) for e in LOSSY)

@@ -1,0 +1,62 @@
+"""The rules of a ranked run, each with a run that breaks it and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aiperf.report.ranking import Candidate, breaches
+
+RANKED = Candidate(
+    is_simulated=False,
+    is_full_imagenet=True,
+    dataset="imagenet",
+    start_fingerprint="r50",
+    ranked_fingerprint="r50",
+    searchers=frozenset({"morphism"}),
+    is_tuned=True,
+    duration_seconds=43_200.0,
+    warmup_seconds=3600.0,
+    end=43_200.0,
+    end_reason="duration",
+    precisions=frozenset({"bf16"}),
+    error=0.25,
+    largest_mfu=0.4,
+)
+
+
+def test_a_run_by_the_rules_breaks_none() -> None:
+    assert breaches(RANKED) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"is_simulated": True},
+        {"is_full_imagenet": False},
+        {"start_fingerprint": "other"},
+        {"start_fingerprint": None},
+        {"searchers": frozenset({"random"})},
+        {"is_tuned": False},
+        {"warmup_seconds": 3599.0},
+        {"duration_seconds": 7000.0, "end": 7000.0},
+        {"end_reason": "interrupted"},
+        {"end_reason": None},
+        {"precisions": frozenset({"fp8"})},
+        {"error": 0.31},
+        {"error": None},
+        {"largest_mfu": 1.01},
+    ],
+    ids=str,
+)
+def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it(change: dict[str, Any]) -> None:
+    found = breaches(replace(RANKED, **change))
+
+    assert len(found) == 1
+    assert found[0].rule and found[0].found and found[0].remedy
+
+
+def test_all_breaches_are_listed_at_once() -> None:
+    assert len(breaches(replace(RANKED, is_simulated=True, error=None, end_reason="interrupted"))) == 3

@@ -1,0 +1,58 @@
+"""Quantities read the same everywhere, and never for more or less than they are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf import units
+
+PREFIXES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21, "Y": 1e24}
+
+
+@given(st.floats(min_value=1.0, max_value=9e26))
+def test_a_rate_read_back_is_the_rate_within_its_three_digits(value: float) -> None:
+    text = units.flops_per_second(value)
+
+    match = re.fullmatch(r"([\d.]+) ([kMGTPEZY]?)FLOPS", text)
+    assert match is not None, text
+    assert float(match[1]) * PREFIXES[match[2]] == pytest.approx(value, rel=0.006)
+    assert 1 <= float(match[1]) < 1000
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 FLOPS"), (999.9e9, "1.00 TFLOPS"), (4.12e13, "41.2 TFLOPS"), (194.53e15, "195 PFLOPS")]
+)
+def test_rates_are_written_with_three_digits_under_one_prefix(value: float, text: str) -> None:
+    assert units.flops_per_second(value) == text
+
+
+def test_both_ends_of_an_interval_stand_under_one_prefix() -> None:
+    assert units.interval(9.98e11, 1.02e12, "FLOPS") == "0.998 to 1.02 TFLOPS"
+
+
+@given(st.floats(min_value=0.0, max_value=1.0, exclude_min=True))
+def test_a_share_that_is_not_zero_never_reads_as_zero(value: float) -> None:
+    assert units.share(value) != "0.0 %"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.0004, "0.40 ms"),
+        (0.05, "50 ms"),
+        (4.24, "4.2 s"),
+        (59.6, "1 min 00 s"),
+        (185, "3 min 05 s"),
+        (3599.7, "1 h 00 min"),
+        (43200, "12 h 00 min"),
+        (1_297_612_800, "360\u202f448 h"),
+        (-5, "−5.0 s"),
+    ],
+)
+def test_durations_are_written_with_two_units_at_most(seconds: float, text: str) -> None:
+    assert units.duration(seconds) == text

@@ -1,0 +1,198 @@
+"""What is written of a report: one page that needs nothing else, its facts, its figures, and the closing lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from aiperf.events import RunStarted
+from aiperf.journal import Journal
+from aiperf.report.gather import gather
+from aiperf.report.palette import COLOURS
+from aiperf.report.text import closing_lines
+from aiperf.report.write import Paths, write, write_report
+from tests.report.journals import Shape, invented
+
+SMALL = invented(Shape(duration=60.0, warmup=10.0))
+
+
+class Parsed(HTMLParser):
+    """Tags in the order they open, text, and what was left open or closed out of turn."""
+
+    VOID = frozenset({"meta", "link", "img", "br", "hr", "use", "path", "rect"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "img", "br", "hr"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    folder = tmp_path_factory.mktemp("run")
+    with Journal(folder / "journal.jsonl") as journal:
+        journal.append(SMALL)
+    return write_report(folder)
+
+
+@pytest.fixture(scope="module")
+def page(written: Paths) -> str:
+    return written.page.read_text("utf-8")
+
+
+def test_the_page_is_well_formed_and_no_name_in_it_stands_twice(page: str) -> None:
+    parsed = Parsed(page)
+
+    assert parsed.wrong == [] == parsed.open
+    names = Counter(attributes["id"] for _, attributes in parsed.tags if "id" in attributes)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_what_the_page_links_to_is_in_it(page: str) -> None:
+    parsed = Parsed(page)
+
+    names = {attributes.get("id") for _, attributes in parsed.tags}
+    links = {value for _, attributes in parsed.tags for key in ("href", "xlink:href") if (value := attributes.get(key))}
+    assert links
+    assert {link for link in links if not link.startswith("data:")} <= {f"#{name}" for name in names}
+    assert set(re.findall(r"url\((#[^)]*)\)", page)) <= {f"#{name}" for name in names}
+
+
+def test_every_picture_has_words_and_every_table_a_caption(page: str) -> None:
+    parsed = Parsed(page)
+
+    assert all(a.get("alt") for tag, a in parsed.tags if tag == "img")
+    roots = [a for tag, a in parsed.tags if tag == "svg"]
+    assert len(roots) == 5
+    assert all(a.get("role") == "img" and a.get("aria-label") for a in roots)
+    tags = Counter(tag for tag, _ in parsed.tags)
+    assert tags["table"] == tags["caption"] == tags["thead"]
+    assert tags["h1"] == 1
+
+
+def test_figures_in_the_page_follow_its_light_and_dark_colours(page: str) -> None:
+    drawn = re.findall(r'<svg role="img".*?</svg>', page, re.S)
+
+    assert len(drawn) == 5
+    for one in drawn:
+        assert "var(--muted)" in one
+        assert [colour.role for colour in COLOURS if colour.light in one.lower()] == []
+
+
+def test_the_score_heads_the_page_and_what_keeps_the_run_unranked_stands_beside_it(page: str) -> None:
+    text = " ".join(Parsed(page).text)
+
+    report = gather(SMALL)
+    assert report.score.flops_per_second is not None
+    assert f"{report.score.flops_per_second / 1e9:.1f} GFLOPS" in text
+    assert "Outside the ranking" in text
+    assert "data set 'digits', not all of ImageNet" in text
+    assert "were not measured" in text
+
+
+def test_report_json_holds_every_trial_and_the_contract_of_the_score(written: Paths) -> None:
+    facts = json.loads(written.facts.read_text())
+
+    assert len(facts["trials"]) == len(gather(SMALL).trials)
+    assert set(facts["score"]) >= {"flops_per_second", "flops_per_second_interval", "error", "busy_share", "doubts"}
+    assert facts["breaches"]
+
+
+def test_figures_are_written_as_svg_and_png(written: Paths) -> None:
+    names = {path.name for path in written.plots}
+
+    assert names >= {
+        f"{name}.{suffix}" for name in ("score", "error", "workers", "operations", "tree") for suffix in ("svg", "png")
+    }
+    assert "architecture.svg" in names
+    for path in written.plots:
+        if path.suffix == ".svg":
+            assert ElementTree.fromstring(path.read_text("utf-8")).tag.endswith("svg")
+        else:
+            assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_report_gives_the_same_bytes(written: Paths, tmp_path: Path) -> None:
+    again = write(gather(SMALL), tmp_path)
+
+    assert again.page.read_bytes() == written.page.read_bytes()
+    assert again.facts.read_bytes() == written.facts.read_bytes()
+    assert [path.read_bytes() for path in again.plots] == [path.read_bytes() for path in written.plots]
+
+
+def test_nothing_unfinished_is_left_beside_what_was_written(written: Paths) -> None:
+    folder = written.page.parent
+
+    assert sorted(path.name for path in folder.iterdir()) == ["journal.jsonl", "plots", "report.html", "report.json"]
+    assert set((folder / "plots").iterdir()) == set(written.plots)
+
+
+def test_a_report_of_less_takes_away_the_figures_of_more(tmp_path: Path) -> None:
+    write(gather(SMALL), tmp_path)
+
+    paths = write(gather(SMALL[:1]), tmp_path)
+
+    assert paths.plots == ()
+    assert list((tmp_path / "plots").iterdir()) == []
+
+
+def test_names_from_a_journal_cannot_become_markup(tmp_path: Path) -> None:
+    evil = '<script>alert("1")</script>&'
+    first = SMALL[0]
+    assert isinstance(first, RunStarted)
+    first = msgspec.structs.replace(first, run=evil, dataset={**first.dataset, "name": evil}, config={evil: evil})
+
+    text = write(gather([first, *SMALL[1:]]), tmp_path).page.read_text("utf-8")
+
+    assert evil not in text
+    assert Parsed(text).wrong == []
+    assert sum(tag == "script" for tag, _ in Parsed(text).tags) == 1
+
+
+def test_a_run_that_has_only_begun_says_so_instead_of_drawing(tmp_path: Path) -> None:
+    text = " ".join(Parsed(write(gather(SMALL[:1]), tmp_path).page.read_text("utf-8")).text)
+
+    for phrase in (
+        "no valid window",
+        "No evaluation yet",
+        "No worker has joined yet",
+        "No trial has been proposed yet",
+    ):
+        assert phrase in text
+    assert "0.0 %" not in text
+
+
+def test_closing_lines_say_score_doubts_standing_and_where_the_report_is() -> None:
+    report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
+
+    lines = closing_lines(report, Path("runs/x/report.html"))
+
+    assert lines[0].startswith("simulated score ")
+    assert any("doubt: simulated" in line for line in lines)
+    assert any("Simulated: virtual clock" in line for line in lines)
+    assert lines[-1].endswith("runs/x/report.html")

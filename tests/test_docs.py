@@ -1,0 +1,36 @@
+"""What the documents refer to is there: tests by name, files, other pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent.parent
+PAGES = sorted([PROJECT / "README.md", PROJECT / "CHANGELOG.md", *(PROJECT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text())
+
+    assert [
+        f"{file}::{name}"
+        for file, name in named
+        if not re.search(rf"^def {name}\(", (PROJECT / file).read_text(), re.MULTILINE)
+    ] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_and_file_that_a_page_links_to_exists(page: Path) -> None:
+    linked = re.findall(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)", page.read_text())
+
+    assert [link for link in linked if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_source_file_that_a_page_names_exists(page: Path) -> None:
+    owned = r"`((?:aiperf|morphism|searchers|cluster|conf|tools|benchmarks|tests)/[\w/.-]+\.(?:py|sh|yaml|json|c))`"
+
+    assert [name for name in re.findall(owned, page.read_text()) if not (PROJECT / name).is_file()] == []

@@ -1,0 +1,106 @@
+"""Orders and words for the trainer's tests: tiny networks, tiny sets of images, one thread."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, Train, Word
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.conf import SyntheticConf
+from aiperf.train.data.opening import open_data
+from aiperf.train.group import RankGroup
+from aiperf.train.inprocess import train_here
+from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Relu, Softmax, start
+
+IMAGES = SyntheticConf(training_images=150, validation_images=50, classes=3, image=8, channels=1, noise=0.1)
+"""At batch 64 the last step of an epoch is smaller than the others."""
+CONF = TrainerConf(threads=1, precision="fp32", learning_rate=0.05)
+
+
+def graph() -> Graph:
+    """The smallest start, batch normalisation and all."""
+    return start("digits_small", classes=3)
+
+
+def plain_graph() -> Graph:
+    """Without batch normalisation, whose statistics are each rank's own."""
+    return Graph(
+        (
+            Node("input", Input(1, 8, 8), ()),
+            Node("conv1", Convolution(8, 3, padding=1), (0,)),
+            Node("relu1", Relu(), (1,)),
+            Node("conv2", Convolution(16, 3, stride=2, padding=1), (2,)),
+            Node("relu2", Relu(), (3,)),
+            Node("pool", GlobalAveragePooling(), (4,)),
+            Node("classifier", Dense(3), (5,)),
+            Node("softmax", Softmax(), (6,)),
+        )
+    )
+
+
+ORDER = Train(
+    trial=1,
+    attempt=1,
+    worker=0,
+    round=1,
+    lineage=(),
+    morphs=(),
+    parent=None,
+    first_epoch=1,
+    last_epoch=2,
+    patience=60,
+    improvement=0.001,
+    losses=(),
+    best_accuracy=0.0,
+    batch_size=64,
+    seed=7,
+    progress_seconds=1000.0,
+    edges=(),
+)
+
+
+def order(**changes: object) -> Train:
+    return msgspec.structs.replace(ORDER, **changes)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def train(told: Train, folder: Path, conf: TrainerConf = CONF, start_graph: Graph | None = None) -> list[Word]:
+    """All words of an order carried out in this process."""
+    with open_data(IMAGES) as images:
+        return list(train_here(told, conf, images, start_graph or graph(), folder))
+
+
+def epochs(words: Iterable[Word]) -> list[EpochDone]:
+    return [word for word in words if isinstance(word, EpochDone)]
+
+
+def advances(words: Iterable[Word]) -> list[Advanced]:
+    return [
+        word.advanced if isinstance(word, EpochDone) else word
+        for word in words
+        if isinstance(word, EpochDone | Advanced)
+    ]
+
+
+def follow(group: RankGroup, told: Train) -> list[Word]:
+    """Gives an order and hears it to its end."""
+    group.order(told)
+    return hear(group)
+
+
+def hear(group: RankGroup) -> list[Word]:
+    """The words up to the one that ends an attempt."""
+    heard: list[Word] = []
+    while not (heard and isinstance(heard[-1], Done | Crashed | CheckpointGone)):
+        heard += group.words(timeout=60.0)
+    return heard

@@ -1,0 +1,246 @@
+"""Real ranks in real processes, joined by Horovod and by torch: they train as one, and a rank that dies or hangs is survived.
+
+The moments of the kills are random, from a seed that the test's name gives; `make test-all` does more of them.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from aiperf.errors import AiperfError, BadConfiguration
+from aiperf.messages import Crashed, Done, Drop, OutOfMemory, Prepared, Word
+from aiperf.train.checkpoint import load
+from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.collective import horovod_missing
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.conf import SyntheticConf
+from aiperf.train.group import RankGroup, WorkerEnded
+from morphism import Graph, cost, encode
+from tests.train.orders import IMAGES, epochs, follow, graph, hear, one_thread, order, plain_graph, train
+
+__all__ = ["one_thread"]
+
+HANG_SECONDS = 2.0
+COLLECTIVES = [
+    pytest.param(
+        "horovod",
+        marks=pytest.mark.skipif(
+            horovod_missing(on_cuda=False) is not None, reason=f"no horovod: {horovod_missing(on_cuda=False)}"
+        ),
+    ),
+    "torch",
+]
+
+
+def new_group(collective: str, folder: Path, start: Graph, **changes: object) -> RankGroup:
+    settings = {
+        "threads": 1,
+        "precision": "fp32",
+        "learning_rate": 0.05,
+        "hang_seconds": HANG_SECONDS,
+        "start_seconds": 90.0,
+    }
+    conf = TrainerConf(collective=collective, **{**settings, **changes})  # type: ignore[arg-type]
+    return RankGroup(conf, IMAGES, encode(start), folder, accelerators=0, cores=2)
+
+
+@pytest.fixture(scope="module", params=COLLECTIVES)
+def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RankGroup, Path]]:
+    """A group that all tests of a collective use, as all trials of a run do."""
+    folder = tmp_path_factory.mktemp(request.param)
+    group = new_group(request.param, folder, plain_graph())
+    ready = group.start()
+    assert ready.ranks == 2
+    assert ready.collective.startswith(request.param)
+    group.words(timeout=10.0)  # the ceiling
+    yield group, folder
+    pids = group.pids()
+    group.close()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def final_weights(folder: Path, trial: int, epoch: int | None = None) -> dict[str, torch.Tensor]:
+    return dict(load(CheckpointFolder(folder / "checkpoints"), trial, plain_graph().fingerprint, epoch).weights)
+
+
+def difference(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
+    return max(float((a[name] - b[name]).abs().max()) for name in a)
+
+
+def test_two_ranks_and_one_end_with_the_same_weights_for_the_same_global_batch(
+    group: tuple[RankGroup, Path], tmp_path: Path
+) -> None:
+    """150 images in steps of 64, so that the last step is uneven: its ranks' gradients must be weighted. Without batch
+    normalisation, whose statistics are each rank's own and differ from those of the whole batch by design."""
+    ranks, folder = group
+    together = follow(ranks, order(trial=10, batch_size=32, last_epoch=3))
+    alone = train(order(trial=10, batch_size=64, last_epoch=3), tmp_path / "checkpoints", start_graph=plain_graph())
+
+    assert isinstance(together[-1], Done)
+    assert difference(final_weights(folder, 10), final_weights(tmp_path, 10)) < 1e-5
+    for ours, theirs in zip(epochs(together), epochs(alone), strict=True):
+        assert ours.validation_loss == pytest.approx(theirs.validation_loss, abs=1e-5)
+        assert ours.training_loss == pytest.approx(theirs.training_loss, abs=1e-5)
+        assert ours.accuracy == theirs.accuracy
+
+
+def test_images_of_all_ranks_are_counted_once_and_communication_is_part_of_the_busy_time(
+    group: tuple[RankGroup, Path],
+) -> None:
+    words = follow(group[0], order(trial=11, batch_size=32, last_epoch=2))
+
+    assert isinstance(words[0], Prepared)
+    assert words[0].ranks == 2
+    for word in epochs(words):
+        sums = word.advanced
+        assert (sums.training_images, sums.validation_images) == (IMAGES.training_images, IMAGES.validation_images)
+        assert 0.0 < sums.communication_seconds < sums.busy_seconds
+
+
+def test_trials_of_one_group_do_not_disturb_each_other(group: tuple[RankGroup, Path]) -> None:
+    first = follow(group[0], order(trial=12, batch_size=32))
+    other = follow(group[0], order(trial=13, batch_size=16, seed=99))
+    again = follow(group[0], order(trial=14, batch_size=32))
+
+    assert isinstance(other[-1], Done)
+    assert [word.validation_loss for word in epochs(first)] == [word.validation_loss for word in epochs(again)]
+    assert difference(final_weights(group[1], 12), final_weights(group[1], 14)) == 0.0
+
+
+def test_a_dropped_trial_leaves_no_file(group: tuple[RankGroup, Path]) -> None:
+    follow(group[0], order(trial=15, batch_size=32))
+    files = CheckpointFolder(group[1] / "checkpoints")
+    assert files.epochs(15) == (2,)
+
+    group[0].order(Drop(trial=15))
+
+    assert files.epochs(15) == ()
+
+
+def test_an_interrupted_trial_ends_and_the_ranks_live_on(group: tuple[RankGroup, Path]) -> None:
+    ranks, _ = group
+    pids = ranks.pids()
+    ranks.order(order(trial=16, batch_size=8, last_epoch=10_000))
+    time.sleep(0.3)
+    ranks.interrupt(16)
+
+    assert hear(ranks)[-1] == Crashed(trial=16, attempt=1, reason="interrupted", retry=True)
+    assert isinstance(follow(ranks, order(trial=17, batch_size=32))[-1], Done)
+    assert ranks.pids() == pids
+
+
+def lose_a_rank(ranks: RankGroup, trial: int, rank: int, how: signal.Signals, after: float) -> list[Word]:
+    """Trains, and does something to a rank after a while; the words of the attempt."""
+    ranks.order(order(trial=trial, batch_size=16, last_epoch=10_000))
+    heard: list[Word] = []
+    while not epochs(heard):
+        heard += ranks.words(timeout=60.0)
+    time.sleep(after)
+    os.kill(ranks.pids()[rank], how)
+    return heard + hear(ranks)
+
+
+def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
+    """The next attempt, as a driver would order it: from after the last epoch that has a checkpoint, for two more."""
+    done = epochs(heard)
+    assert [word.advanced.epoch for word in done] == list(range(1, len(done) + 1)), "each epoch once, in order"
+    last = max(word.advanced.epoch for word in done if word.checkpoint)  # epochs this short outrun the disk
+    losses = tuple(word.validation_loss for word in done[:last])
+    first = last + 1
+    told = order(trial=trial, attempt=2, batch_size=16, first_epoch=first, last_epoch=first + 1, losses=losses)
+    words = follow(ranks, told)
+    assert [word.advanced.epoch for word in epochs(words)] == [first, first + 1]
+    return words
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
+    group: tuple[RankGroup, Path], how: signal.Signals
+) -> None:
+    ranks, folder = group
+    chance = random.Random(f"{how} {folder.name}")
+    trial, rank = 20 + how, chance.randrange(2)
+
+    heard = lose_a_rank(ranks, trial, rank, how, after=chance.uniform(0.0, 0.5))
+
+    crash = heard[-1]
+    assert isinstance(crash, Crashed)
+    assert crash.retry
+    assert f"rank {rank} of 2 on " in crash.reason
+    assert ("SIGKILL" if how is signal.SIGKILL else "is stopped") in crash.reason
+    resumed = go_on(ranks, trial, heard)
+    assert isinstance(resumed[-1], Done)
+    assert isinstance(resumed[0], Prepared)
+    assert resumed[0].ranks == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(8))
+def test_many_random_losses_are_survived(group: tuple[RankGroup, Path], number: int) -> None:
+    ranks, folder = group
+    chance = random.Random(f"{number} {folder.name}")
+    how = chance.choice([signal.SIGKILL, signal.SIGSTOP])
+
+    heard = lose_a_rank(ranks, 100 + number, chance.randrange(2), how, after=chance.uniform(0.0, 2.0))
+
+    assert isinstance(heard[-1], Crashed)
+    assert isinstance(go_on(ranks, 100 + number, heard)[-1], Done)
+
+
+def test_where_a_rank_cannot_be_had_any_more_the_group_goes_on_with_fewer(tmp_path: Path) -> None:
+    group = new_group("auto", tmp_path, plain_graph())
+    over = threading.Event()
+
+    def kill_the_second() -> None:
+        while not over.wait(0.01):
+            pids = group.pids()
+            if len(pids) == 2:
+                os.kill(pids[1], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_second)
+    killer.start()
+    try:
+        ready = group.start()
+        assert (ready.ranks, ready.collective) == (1, "none")
+        words = follow(group, order(batch_size=64))
+        assert isinstance(words[-1], Done)
+    finally:
+        over.set()
+        killer.join()
+        group.close()
+
+
+def test_a_configuration_that_the_device_lacks_is_said_at_the_start_without_trying_again(tmp_path: Path) -> None:
+    group = new_group("auto", tmp_path, graph(), precision="tf32", ranks=1)
+
+    with pytest.raises(AiperfError, match="tf32"):
+        group.start()
+    with pytest.raises(WorkerEnded):
+        group.words(timeout=1.0)
+    group.close()
+
+
+def test_more_ranks_than_accelerators_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadConfiguration, match=r"trainer\.ranks=3 for 2"):
+        RankGroup(TrainerConf(ranks=3), SyntheticConf(), encode(graph()), tmp_path, accelerators=2, cores=8)
+
+
+def test_all_ranks_shrink_the_batch_together(tmp_path: Path) -> None:
+    limit = cost(plain_graph()).training_memory(20, 4)
+    group = new_group("torch", tmp_path, plain_graph(), memory_limit_bytes=limit)
+    try:
+        group.start()
+        words = follow(group, order(batch_size=32, last_epoch=1))
+    finally:
+        group.close()
+
+    reduced = [word for word in words if isinstance(word, OutOfMemory)]
+    assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(32, 24), (24, 16)]
+    assert epochs(words)[0].advanced.training_images == IMAGES.training_images

@@ -1,0 +1,200 @@
+"""Training in this process: words, their sums, checkpoints, resumption, early stops, memory."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from aiperf.messages import CheckpointGone, Crashed, Done, OutOfMemory, Prepared, Train
+from aiperf.train.checkpoint import load
+from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.conf import TrainerConf
+from morphism import cost, encode_morph, legal
+from morphism.legal import Budget
+from tests.train.orders import CONF, IMAGES, advances, epochs, graph, one_thread, order, train
+
+__all__ = ["one_thread"]
+
+
+def weights(folder: Path, trial: int = 1) -> dict[str, torch.Tensor]:
+    return dict(load(CheckpointFolder(folder), trial, graph().fingerprint).weights)
+
+
+def test_a_trial_says_that_it_is_prepared_then_its_epochs_then_that_it_is_done(tmp_path: Path) -> None:
+    words = train(order(last_epoch=3), tmp_path)
+
+    assert isinstance(words[0], Prepared)
+    assert (words[0].precision, words[0].ranks, words[0].compiled) == ("fp32", 1, False)
+    assert [word.advanced.epoch for word in epochs(words)] == [1, 2, 3]
+    assert words[-1] == Done(trial=1, attempt=1, reason="epochs")
+
+
+def test_every_image_of_every_epoch_is_counted_once(tmp_path: Path) -> None:
+    words = train(order(last_epoch=2, batch_size=64), tmp_path)
+
+    for word in epochs(words):
+        assert word.advanced.training_images == IMAGES.training_images
+        assert word.advanced.validation_images == IMAGES.validation_images
+
+
+def test_sums_grow_within_an_epoch_and_time_is_counted_under_one_heading_only(tmp_path: Path) -> None:
+    words = advances(train(order(progress_seconds=1e-6, batch_size=16), tmp_path))
+
+    assert len(words) > 20
+    for earlier, later in pairwise(words):
+        if earlier.epoch == later.epoch:
+            assert later.training_images >= earlier.training_images
+            assert later.validation_images >= earlier.validation_images
+            assert later.busy_seconds >= earlier.busy_seconds
+    for word in words:
+        assert word.communication_seconds == 0.0
+        assert 0.0 <= word.validation_seconds <= word.busy_seconds
+
+
+def test_progress_is_said_at_an_edge_of_the_window(tmp_path: Path) -> None:
+    told = order(last_epoch=2, progress_seconds=1000.0, edges=(0.001,))
+
+    words = train(told, tmp_path)
+
+    assert len(advances(words)) == len(epochs(words)) + 1
+
+
+def test_it_learns(tmp_path: Path) -> None:
+    words = epochs(train(order(last_epoch=12, batch_size=16), tmp_path))
+
+    assert words[-1].accuracy > 0.9
+    assert words[-1].training_loss < words[0].training_loss
+
+
+def test_the_same_order_gives_the_same_weights(tmp_path: Path) -> None:
+    train(order(), tmp_path / "a")
+    train(order(), tmp_path / "b")
+
+    a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_resumed_trial_ends_with_the_weights_of_an_unbroken_one(tmp_path: Path) -> None:
+    unbroken = train(order(last_epoch=4), tmp_path / "unbroken")
+
+    broken = train(order(last_epoch=2), tmp_path / "broken")
+    losses = tuple(word.validation_loss for word in epochs(broken))
+    resumed = train(order(attempt=2, first_epoch=3, last_epoch=4, losses=losses), tmp_path / "broken")
+
+    assert [word.advanced.epoch for word in epochs(broken) + epochs(resumed)] == [1, 2, 3, 4]
+    assert [word.accuracy for word in epochs(broken) + epochs(resumed)] == [word.accuracy for word in epochs(unbroken)]
+    a, b = weights(tmp_path / "unbroken"), weights(tmp_path / "broken")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_child_begins_with_its_parents_weights(tmp_path: Path) -> None:
+    parent = epochs(train(order(last_epoch=12, batch_size=16), tmp_path))
+    morph = legal(graph(), Budget.of(graph()))[0]
+
+    child = order(trial=2, parent=1, morphs=(encode_morph(morph),), last_epoch=1, batch_size=16)
+    words = epochs(train(child, tmp_path, TrainerConf(threads=1, precision="fp32", learning_rate=1e-6)))
+    fresh = order(trial=3, morphs=(encode_morph(morph),), last_epoch=1, batch_size=16)
+    without = epochs(train(fresh, tmp_path, TrainerConf(threads=1, precision="fp32", learning_rate=1e-6)))
+
+    assert words[0].accuracy == pytest.approx(parent[-1].accuracy, abs=0.05)
+    assert words[0].accuracy > without[0].accuracy + 0.2
+
+
+@pytest.mark.parametrize(("told", "missing"), [(order(trial=2, parent=1), 1), (order(first_epoch=5, last_epoch=9), 1)])
+def test_an_attempt_whose_checkpoint_is_gone_does_not_begin(tmp_path: Path, told: Train, missing: int) -> None:
+    words = train(told, tmp_path)
+
+    assert len(words) == 1
+    assert isinstance(words[0], CheckpointGone)
+    assert words[0].missing == missing
+    assert "no checkpoint of trial 1" in words[0].reason
+
+
+def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path: Path) -> None:
+    tmp_path.joinpath("trial-1.epoch-2.pt").write_bytes(b"PK\x03\x04 not a checkpoint")
+
+    words = train(order(first_epoch=3, last_epoch=4), tmp_path)
+
+    assert isinstance(words[-1], CheckpointGone)
+    assert "no whole checkpoint" in words[-1].reason
+
+
+def test_a_trial_that_stops_improving_ends_early(tmp_path: Path) -> None:
+    told = order(last_epoch=50, patience=2, improvement=1e9)
+
+    words = train(told, tmp_path)
+
+    assert len(epochs(words)) == 3  # the first improves on nothing, the next two do not improve
+    assert words[-1] == Done(trial=1, attempt=1, reason="early stop")
+
+
+def test_losses_of_earlier_attempts_count_for_the_early_stop(tmp_path: Path) -> None:
+    first = epochs(train(order(last_epoch=2), tmp_path))
+    losses = tuple(word.validation_loss for word in first)
+    told = order(attempt=2, first_epoch=3, last_epoch=50, patience=2, improvement=1e9, losses=losses)
+
+    words = train(told, tmp_path)
+
+    assert len(epochs(words)) == 1
+    assert isinstance(words[-1], Done)
+
+
+def test_a_batch_that_does_not_fit_is_made_smaller_until_it_does(tmp_path: Path) -> None:
+    limit = cost(graph()).training_memory(40, 4)
+    conf = TrainerConf(threads=1, precision="fp32", memory_limit_bytes=limit)
+
+    words = train(order(last_epoch=1, batch_size=128), tmp_path, conf)
+
+    reduced = [word for word in words if isinstance(word, OutOfMemory)]
+    assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48), (48, 32)]
+    assert epochs(words)[0].advanced.training_images == IMAGES.training_images
+    assert isinstance(words[-1], Done)
+
+
+def test_a_network_that_fits_at_no_batch_is_not_tried_again(tmp_path: Path) -> None:
+    words = train(order(batch_size=16), tmp_path, TrainerConf(threads=1, precision="fp32", memory_limit_bytes=1000))
+
+    assert isinstance(words[-1], Crashed)
+    assert not words[-1].retry
+    assert "batch 8" in words[-1].reason
+
+
+def test_a_diverged_trial_says_so_and_is_not_tried_again(tmp_path: Path) -> None:
+    words = train(order(last_epoch=5), tmp_path, TrainerConf(threads=1, precision="fp32", learning_rate=1e30))
+
+    assert isinstance(words[-1], Crashed)
+    assert "diverged" in words[-1].reason
+    assert not words[-1].retry
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_sixteen_bit_precision_keeps_weights_and_momentum_in_32(tmp_path: Path, precision: str) -> None:
+    words = train(order(last_epoch=1), tmp_path, TrainerConf(threads=1, precision=precision))
+
+    assert isinstance(words[0], Prepared)
+    assert words[0].precision == precision
+    kept = load(CheckpointFolder(tmp_path), 1, graph().fingerprint)
+    tensors = [*kept.weights.values(), *kept.momentum.values()]
+    assert {tensor.dtype for tensor in tensors if tensor.is_floating_point()} == {torch.float32}
+    assert bool(kept.scaler) == (precision == "fp16")
+
+
+def test_a_resumed_fp16_trial_takes_its_loss_scale_up(tmp_path: Path) -> None:
+    conf = TrainerConf(threads=1, precision="fp16")
+    first = epochs(train(order(last_epoch=1), tmp_path, conf))
+    told = order(attempt=2, first_epoch=2, last_epoch=2, losses=(first[0].validation_loss,))
+
+    assert isinstance(train(told, tmp_path, conf)[-1], Done)
+
+
+def test_contiguous_and_channels_last_training_agree(tmp_path: Path) -> None:
+    train(order(last_epoch=1), tmp_path / "a", CONF)
+    train(
+        order(last_epoch=1),
+        tmp_path / "b",
+        TrainerConf(threads=1, precision="fp32", learning_rate=0.05, channels_last=False),
+    )
+
+    a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
+    assert all(torch.allclose(a[name], b[name], atol=1e-4) for name in a)

@@ -1,0 +1,214 @@
+"""The trainer's rules that need no network: configuration, learning rate, reports, batches, what is worth compiling."""
+
+import math
+import time
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.errors import BadConfiguration
+from aiperf.train.ceiling import LEAST, largest_batch, smaller
+from aiperf.train.clock import EpochClock, Reports, Span
+from aiperf.train.collective import choose, dense_view
+from aiperf.train.compiling import Expectation
+from aiperf.train.conf import TrainerConf, ranks_of_worker
+from aiperf.train.optimiser import learning_rate
+from aiperf.train.precision import Precision
+from aiperf.train.precision import choose as choose_precision
+from aiperf.train.pulse import Pulse
+from morphism import cost, start
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("collective", "mpi"),
+        ("precision", "fp8"),
+        ("compile", "yes"),
+        ("ranks", 0),
+        ("hang_seconds", 0.0),
+        ("momentum", 1.0),
+        ("ceiling_share", 1.5),
+        ("nice", 20),
+    ],
+)
+def test_an_impossible_choice_is_refused_by_name_with_what_was_found(option: str, value: object) -> None:
+    with pytest.raises(BadConfiguration, match=rf"trainer\.{option} .*found {value!r}"):
+        TrainerConf(**{option: value})  # type: ignore[arg-type]
+
+
+def test_more_than_one_rank_without_a_collective_is_refused() -> None:
+    with pytest.raises(BadConfiguration, match=r"collective='none' is one rank"):
+        TrainerConf(collective="none", ranks=2)
+
+
+def test_a_worker_has_a_rank_for_each_accelerator_and_two_on_a_machine_without() -> None:
+    assert ranks_of_worker(TrainerConf(), accelerators=8, cores=128) == 8
+    assert ranks_of_worker(TrainerConf(), accelerators=0, cores=16) == 2
+    assert ranks_of_worker(TrainerConf(), accelerators=0, cores=1) == 1
+    assert ranks_of_worker(TrainerConf(collective="none"), accelerators=0, cores=16) == 1
+
+
+def test_one_rank_needs_no_collective_and_none_cannot_join_two() -> None:
+    assert choose("auto", 1, on_cuda=False) == "none"
+    assert choose("torch", 2, on_cuda=False) == "torch"
+    with pytest.raises(BadConfiguration, match="collective=torch"):
+        choose("none", 2, on_cuda=False)
+
+
+@given(st.integers(1, 59))
+def test_the_learning_rate_falls_by_the_same_amount_each_epoch(epoch: int) -> None:
+    conf = TrainerConf()
+
+    assert learning_rate(conf, 1, 256) == 0.1
+    fall = learning_rate(conf, epoch, 256) - learning_rate(conf, epoch + 1, 256)
+    assert fall == pytest.approx(0.1 / 60)
+
+
+def test_the_learning_rate_never_reaches_zero() -> None:
+    assert learning_rate(TrainerConf(decay_epochs=10), 500, 256) > 0
+
+
+def test_the_learning_rate_grows_with_the_global_batch_where_that_was_chosen() -> None:
+    conf = TrainerConf(scale_learning_rate=True, reference_batch=256)
+
+    assert learning_rate(conf, 1, 1024) == pytest.approx(0.4)
+
+
+@given(st.integers(9, 8192))
+def test_a_smaller_batch_is_a_multiple_of_8_and_reaches_8_in_the_end(batch: int) -> None:
+    reduced = smaller(batch)
+
+    assert reduced is not None
+    assert reduced % LEAST == 0
+    assert LEAST <= reduced < batch
+    assert smaller(LEAST) is None
+
+
+@pytest.mark.parametrize("megabytes", [1, 20, 300])
+def test_on_a_cpu_the_ceiling_is_the_largest_batch_whose_modelled_memory_fits(megabytes: int) -> None:
+    graph, precision = start("resnet20"), Precision("fp32", "cpu")
+    limit = megabytes * 2**20
+
+    ceiling = largest_batch(graph, CPU, precision, TrainerConf(), limit)
+
+    allowed = limit * TrainerConf().ceiling_share
+    if ceiling:
+        assert cost(graph).training_memory(ceiling, 4) <= allowed
+    grain = max(LEAST, ceiling // 32) + LEAST
+    assert cost(graph).training_memory(ceiling + grain, 4) > allowed
+
+
+def test_no_precision_is_narrower_than_16_bits() -> None:
+    for name in ("fp32", "tf32", "bf16", "fp16"):
+        assert Precision(name, "cpu").dtype.itemsize >= 2
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
+    with pytest.raises(BadConfiguration, match="tf32"):
+        choose_precision("tf32", CPU)
+
+
+def test_only_fp16_scales_its_loss() -> None:
+    assert Precision("fp16", "cpu").scaler() is not None
+    assert Precision("bf16", "cpu").scaler() is None
+
+
+spans = st.lists(
+    st.tuples(st.floats(0, 0.5), st.floats(0.001, 2.0), st.integers(1, 64), st.floats(0, 1)), min_size=1, max_size=30
+)
+
+
+@given(spans, st.floats(0.01, 5.0), st.lists(st.floats(0, 20), max_size=3))
+def test_what_the_clock_reports_never_falls_and_ends_with_the_exact_sums(
+    steps: list[tuple[float, float, int, float]], every: float, edges: list[float]
+) -> None:
+    clock = EpochClock(Reports(1, 1, every, tuple(edges)), epoch=1)
+    clock.begin_pass(1.0)
+    now, words = 1.0, []
+    for wait, seconds, images, share in steps:
+        span = Span(now + wait, now + wait + seconds, images, True, share * seconds)
+        words.append(clock.step(span))
+        now = span.end
+    final = clock.finish(now, sum(step[2] for step in steps), 0)
+
+    assert final.training_images == sum(step[2] for step in steps)
+    assert final.busy_seconds == pytest.approx(sum(step[1] for step in steps))
+    assert final.input_seconds == pytest.approx(sum(step[0] for step in steps), abs=1e-9)
+    assert final.busy_seconds + final.input_seconds == pytest.approx(now - 1.0)
+    assert final.communication_seconds <= final.busy_seconds + 1e-9
+    said = [word for word in words if word is not None] + [final]
+    for earlier, later in pairwise(said):
+        assert later.training_images >= earlier.training_images
+        assert later.busy_seconds >= earlier.busy_seconds
+
+
+def test_the_first_step_to_end_after_an_edge_reports_at_once() -> None:
+    clock = EpochClock(Reports(1, 1, 100.0, (2.5,)), epoch=1)
+    clock.begin_pass(0.0)
+
+    said = [clock.step(Span(float(n), n + 1.0, 10, True)) for n in range(5)]
+
+    assert [word is not None for word in said] == [False, False, True, False, False]
+    assert said[2] is not None
+    assert said[2].training_images == 30
+
+
+def test_compiling_is_tried_only_where_the_work_ahead_repays_it() -> None:
+    expected = Expectation(seconds=60.0, gain=1.25)
+
+    assert not expected.pays(step_seconds=0.1, steps_ahead=2999)
+    assert expected.pays(step_seconds=0.1, steps_ahead=3001)
+    assert not expected.learn(seconds=60.0, eager_step=0.1, compiled_step=0.12).pays(0.1, 10**9)
+
+
+@given(st.sampled_from([(3, 4, 5, 6), (8, 1, 3, 3), (1, 7, 1, 1), (2, 3, 1, 5)]))
+def test_a_channels_last_gradient_is_exchanged_where_it_lies(shape: tuple[int, ...]) -> None:
+    gradient = torch.randn(shape).contiguous(memory_format=torch.channels_last)
+
+    view = dense_view(gradient)
+    view += 1.0
+
+    assert view.is_contiguous()
+    assert view.data_ptr() == gradient.data_ptr()
+
+
+def test_a_gradient_with_gaps_is_refused() -> None:
+    with pytest.raises(ValueError, match="neither contiguous nor channels_last"):
+        dense_view(torch.zeros(4, 4)[:, ::2])
+
+
+def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -> None:
+    pulse = Pulse(tmp_path / "pulse", 2, create=True)
+    pulse.beat(0, 5, 1000.0)
+    pulse.beat(1, 4, -1.0)
+
+    assert pulse.overdue(time.monotonic()) == (1,)
+    assert pulse.steps() == (5, 4)
+    pulse.beat(1, 5, math.inf)
+    assert pulse.overdue(1e12) == (0,)
+    pulse.close()
+
+
+@given(st.integers(0, 1000), st.integers(0, 20), st.integers(0, 1))
+def test_all_ranks_leave_an_interrupted_trial_before_the_same_step(seen: int, wish: int, ahead: int) -> None:
+    left: dict[int, int] = {}
+    with TemporaryDirectory() as folder:
+        pulse = Pulse(Path(folder) / "pulse", 2, create=True)
+        for step in range(seen, seen + 60):
+            if step == seen + wish:
+                pulse.interrupt(3)
+            # rank 1 may be ahead of rank 0 by one step
+            for rank, its in ((1, step + ahead), (0, step)):
+                if rank not in left and pulse.is_time_to_stop(rank, 3, its):
+                    left[rank] = its
+        pulse.close()
+
+    assert left[0] == left[1] > seen + wish

@@ -1,0 +1,223 @@
+"""Writes docs/events.md from the types in aiperf/events.py: `python tools/events_doc.py > docs/events.md`.
+
+Meanings are the docstrings, read from the source. A field that stands in several events and means the same in each is
+explained once, here; a field that is explained nowhere stops the writing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import aiperf.events
+from aiperf.events import SCHEMA, EpochFinished, RunStarted
+from aiperf.journal import NAME, Journal
+
+HISTORY = ((1, "0.1.0", "the first"),)
+"""Schema version, the release that began to write it, what changed."""
+
+COMMON = {
+    "schema": "Version of the journal's lines; see \"History\".",
+    "seed": "What everything random of this event's is derived from.",
+    "versions": "Version of each library that has a part in the result.",
+    "machine": "System description of the host: processor, memory, accelerators, limits.",
+    "worker": "The worker's number. One that comes back after a loss has a new number.",
+    "host": "Name of the host it is on.",
+    "reason": "In words, for a reader.",
+    "number": "The proposal's number, and its trial's.",
+    "trial": "The trial's number: that of its proposal.",
+    "attempt": "Which attempt at the trial, from 1.",
+    "epoch": "From 1.",
+    "start": "When the interval began: where the one before it ended, on the driver's clock.",
+    "end": "When it ended.",
+    "searcher": "Name of the searcher that made it.",
+    "fingerprint": "The architecture's; names of nodes have no part in it.",
+    "backward_flops": "Operations of one image in training, backward: gradients and update.",
+    "tensor_backward_flops": "Convolutions and matrix products alone, backward.",
+    "parameters": "Learnt values of the network.",
+    "batch_size": "Images per accelerator and step.",
+    "precision": "What convolutions and matrix products compute in: fp32, tf32, bf16 or fp16.",
+    "ranks": "Data-parallel processes that take part.",
+    "compiled": "Whether torch.compile made the network's code.",
+    "build_seconds": "Building the module.",
+    "weights_seconds": "Bringing its weights there.",
+    "compile_seconds": "Compiling, and measuring whether it pays.",
+    "validation_images": "Validation images evaluated, over all ranks.",
+    "training_loss": "Mean over the epoch of the loss that was minimised, label smoothing included.",
+    "learning_rate": "Of this epoch.",
+    "from_batch_size": "That did not fit, per accelerator.",
+    "to_batch_size": "That the trial goes on with.",
+}
+"""Fields without a docstring of their own."""
+
+CHECK = """\
+import hashlib, sys
+
+chain = b"0" * 64
+for number, line in enumerate(open(sys.argv[1], "rb"), 1):
+    body, found = line.removesuffix(b'"}\\n').rsplit(b',"chain":"', 1)
+    chain = hashlib.sha256(chain + body + b"}").hexdigest().encode()
+    if chain != found:
+        sys.exit(f"line {number} does not follow from the one before it")
+print(f"{number} lines, all whole; the last seal is {chain.decode()}")
+"""
+"""A program of the reader's own that verifies a journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an event, as the source has it."""
+
+    name: str
+    type: str
+    default: str | None
+    meaning: str
+
+
+def main() -> None:
+    """Prints the page."""
+    print(page(), end="")
+
+
+def page() -> str:
+    """docs/events.md."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Events: the lines of journal.jsonl"
+    yield ""
+    yield "Written by `tools/events_doc.py` from `aiperf/events.py`; change it there."
+    yield ""
+    yield (
+        "A run is its journal: state, score, report, resume and verification are folds over these events. Each line is one\n"
+        "JSON object, ended by a newline; `event` names its type, `at` says when it happened. Events hold facts, not conclusions.\n"
+        "The driver alone writes the file, and nothing acts on an event before it stands on disk."
+    )
+    yield from _format()
+    yield from _example()
+    yield "\n## History\n"
+    yield "| schema | since | change |"
+    yield "| --- | --- | --- |"
+    for version, release, change in HISTORY:
+        yield f"| {version} | {release} | {change} |"
+    yield ""
+    yield (
+        "A new event, a new field or a changed meaning gets the next number. A reader refuses a schema it does not know, and an\n"
+        "event or a field that its schema does not have. Journals of each release are kept as golden files that must always\n"
+        "score the same to the last digit."
+    )
+    yield f"\n## Events of schema {SCHEMA}\n"
+    yield "Every event has `at`: seconds since the run began, on the driver's clock, which goes on while a killed run is down."
+    for name, meaning, fields in events():
+        yield f"\n### {name}\n"
+        yield meaning
+        yield ""
+        yield "| field | type | meaning |"
+        yield "| --- | --- | --- |"
+        for field in fields:
+            default = "" if field.default is None else f" Default: `{field.default}`."
+            yield f"| `{field.name}` | `{field.type.replace('|', chr(92) + '|')}` | {field.meaning}{default} |"
+
+
+def _format() -> Iterator[str]:
+    yield "\n## The line and its seal\n"
+    yield (
+        "The last member of every line is `chain`, 64 hexadecimal digits. Take the line without it (without `,\"chain\":\"…\"`,\n"
+        "the closing brace kept): that is the body. Then\n"
+        "\n"
+        "    chain = SHA-256(chain of the line before ‖ body), in lower-case hexadecimal\n"
+        "\n"
+        "where the chain before the first line is 64 times the digit `0`, and both parts are bytes: the digits in ASCII, the body in\n"
+        "UTF-8 exactly as it stands. A changed, removed, added or exchanged line breaks its own seal or the next one's. The seal of\n"
+        "the last line stands for the whole journal: whoever keeps it can tell later that nothing was changed. It is no signature;\n"
+        "someone who rewrites the whole file can seal it anew.\n"
+        "\n"
+        "- A last line without its newline was torn by a killed driver: it is dropped, and said.\n"
+        "- Damage anywhere else is refused, with the line's number. `resume_until=N` goes on after line N; what stood after it is\n"
+        "  kept in `journal.jsonl.after-line-N`.\n"
+        "- Events that arrive together are committed together: all of them or none, with one flush to the disk."
+    )
+
+
+def _example() -> Iterator[str]:
+    yield "\n## An example, and how to verify it\n"
+    yield "Two lines (configuration, graph and versions are left empty here):"
+    yield "\n```json"
+    yield example().rstrip("\n")
+    yield "```\n"
+    yield "This program needs nothing of AIPerf's; give it a journal's path:"
+    yield "\n```python"
+    yield CHECK.rstrip("\n")
+    yield "```\n"
+    lines = example().splitlines()
+    yield "On the two lines it prints:"
+    yield "\n```text"
+    yield f"{len(lines)} lines, all whole; the last seal is {lines[-1][-66:-2]}"
+    yield "```"
+
+
+def example() -> str:
+    """A journal of two lines."""
+    started = RunStarted(
+        at=0.0,
+        schema=SCHEMA,
+        run="example",
+        started_unix=1795262400.0,
+        seed=0,
+        config={},
+        config_hash="",
+        start_graph={},
+        dataset={"name": "digits", "training_images": 1437, "validation_images": 360},
+        duration_seconds=180.0,
+        warmup_seconds=20.0,
+        versions={},
+        machine={},
+    )
+    epoch = EpochFinished(
+        at=31.5,
+        trial=0,
+        attempt=1,
+        epoch=1,
+        accuracy=0.875,
+        validation_loss=0.5,
+        training_loss=1.25,
+        learning_rate=0.1,
+        checkpoint=True,
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / NAME
+        with Journal(path) as journal:
+            journal.append([started, epoch])
+        return path.read_text()
+
+
+def events() -> Iterator[tuple[str, str, list[Field]]]:
+    """Name, meaning and fields of each event, in the source's order."""
+    source = Path(aiperf.events.__file__).read_text()
+    for part in ast.parse(source).body:
+        if isinstance(part, ast.ClassDef) and part.name != "Event":
+            yield part.name, _one_line(ast.get_docstring(part) or ""), list(_fields(part))
+
+
+def _fields(event: ast.ClassDef) -> Iterator[Field]:
+    for here, after in zip(event.body, [*event.body[1:], ast.Pass()], strict=True):
+        if not (isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name)):
+            continue
+        name = here.target.id
+        own = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
+        if own is None and name not in COMMON:
+            raise SystemExit(f"every field is explained; {event.name}.{name} is not: write a docstring under it")
+        default = None if here.value is None else ast.unparse(here.value)
+        yield Field(name, ast.unparse(here.annotation), default, _one_line(str(own or COMMON[name])))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    main()

@@ -42,7 +42,7 @@ def train(config: dict[str, Any]) -> None:
     optimiser = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9)
     for _ in range(config["epochs"]):
         module.train()
-        for batch in torch.randperm(TRAINING_IMAGES).split(config["batch_size"]):
+        for batch in torch.randperm(TRAINING_IMAGES).split(config["batch_size"]):  # type: ignore[no-untyped-call]  # so in torch
             optimiser.zero_grad()
             loss = cross_entropy(module(images[batch]), labels[batch])
             loss.backward()  # type: ignore[no-untyped-call]  # so in torch
@@ -117,13 +117,17 @@ def main() -> None:
             results = search(asked.trials, asked.epochs, asked.concurrent, Path(folder))
         finally:
             ray.shutdown()
-        numbers = {result.metrics["trial_id"]: result.config["number"] for result in results}
-        for result in sorted(results, key=lambda result: int(result.config["number"])):
-            parent = result.config["parent"]
-            came = "the starting graph" if parent is None else f"trial {numbers[parent]}"
-            morphs = ", ".join(morph["kind"] for morph in result.config["morphs"]) or "nothing"
-            print(f"trial {result.config['number']}: {came} + {morphs}: accuracy {result.metrics['accuracy']:.3f}")
-        print(f"best accuracy {results.get_best_result().metrics['accuracy']:.3f}")
+        found = [results[index] for index in range(len(results))]
+        ended = [(result.config, result.metrics) for result in found if result.config and result.metrics]
+        numbers = {metrics["trial_id"]: config["number"] for config, metrics in ended}
+        for config, metrics in sorted(ended, key=lambda trial: int(trial[0]["number"])):
+            came = "the starting graph" if config["parent"] is None else f"trial {numbers[config['parent']]}"
+            morphs = ", ".join(morph["kind"] for morph in config["morphs"]) or "nothing"
+            print(f"trial {config['number']}: {came} + {morphs}: accuracy {metrics['accuracy']:.3f}")
+        for failure in results.errors:
+            print(f"failed: {failure}")
+        if ended:
+            print(f"best accuracy {max(metrics['accuracy'] for _, metrics in ended):.3f}")
 
 
 if __name__ == "__main__":

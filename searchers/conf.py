@@ -51,13 +51,13 @@ class MorphismConf(SearcherConf):
 
     name: str = "morphism"
     """'morphism'."""
-    parents: int = 4
+    parents: int = 6
     """How many of the best parents are drawn for a proposal, the better the likelier."""
-    candidates: int = 64
+    candidates: int = 128
     """Children that are drawn and compared for a proposal, over all parents."""
     morphs: int = 2
     """The most morphs of a child; from 1 to this many are drawn."""
-    beta: float = 1.0
+    beta: float = 2.0
     """Standard deviations in the upper confidence bound: 0 only exploits, larger explores more."""
 
     def build(self) -> Morphing:

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # has no stubs
+from threadpoolctl import ThreadpoolController
 
 from searchers.distance import Array, similarity, squared_distances
 

@@ -28,7 +28,7 @@ class DamagedSearch(ValueError):
     """A saved search that cannot be taken up; the message says what was found and what is expected."""
 
 
-class MorphismSearch(TuneSearcher):  # type: ignore[misc]  # Ray Tune's classes carry no types
+class MorphismSearch(TuneSearcher):
     """Suggests networks grown from a starting graph.
 
     The metric is an accuracy (mode 'max') or an error (mode 'min'), 0..1. A suggestion is a dict:
@@ -67,7 +67,8 @@ class MorphismSearch(TuneSearcher):  # type: ignore[misc]  # Ray Tune's classes 
         """What the search was told so far."""
         return self._history
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    # Tune's own FINISHED is a string, which its annotation forgets
+    def suggest(self, trial_id: str) -> dict[str, Any] | str:  # type: ignore[override]
         """The next network for a Tune trial; Searcher.FINISHED when nothing new fits the budget."""
         number = len(self._numbers)
         request = Request(number, 1 + number // self._trials_per_round, self._seed)
@@ -106,7 +107,7 @@ class MorphismSearch(TuneSearcher):  # type: ignore[misc]  # Ray Tune's classes 
         number = self._numbers.get(trial_id)
         if number is None:
             return  # not of this search: Tune tells every searcher of every trial
-        value = None if error or not result else result.get(self._metric)
+        value = None if error or not result else result.get(str(self._metric))
         if value is None or not isfinite(value):
             self._tell(Failed(number))
         else:

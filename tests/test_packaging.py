@@ -25,11 +25,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(PROJECT / name, sources)
     for package in PACKAGES:
         shutil.copytree(PROJECT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__"))
+    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation")
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        + ["--no-build-isolation", "--wheel-dir", work, sources],
-        check=True,
-        capture_output=True,
+        [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", work, sources], check=True, capture_output=True
     )
     (wheel,) = work.glob("aiperf_cluster-*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -77,7 +75,10 @@ def test_the_wheel_plans_a_run_from_any_folder(installed: Path, tmp_path: Path) 
     ("words", "heavy"),
     [
         (["--help"], {"torch", "ray", "optuna", "scipy", "sklearn", "matplotlib"}),
-        (["flops", "resnet50_v1", "--json"], {"torch", "ray", "optuna", "hydra", "numpy", "scipy", "sklearn", "matplotlib"}),
+        (
+            ["flops", "resnet50_v1", "--json"],
+            {"torch", "ray", "optuna", "hydra", "numpy", "scipy", "sklearn", "matplotlib"},
+        ),
         (["morph", "resnet20", "--steps", "1"], {"torch", "ray", "optuna", "hydra", "numpy", "scipy", "matplotlib"}),
         (["score", "nowhere"], {"torch", "ray", "optuna", "scipy", "sklearn", "matplotlib"}),
         (["dry_run=true"], {"torch", "ray", "optuna", "scipy", "matplotlib"}),

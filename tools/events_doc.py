@@ -20,7 +20,7 @@ HISTORY = ((1, "0.1.0", "the first"),)
 """Schema version, the release that began to write it, what changed."""
 
 COMMON = {
-    "schema": "Version of the journal's lines; see \"History\".",
+    "schema": 'Version of the journal\'s lines; see "History".',
     "seed": "What everything random of this event's is derived from.",
     "versions": "Version of each library that has a part in the result.",
     "machine": "System description of the host: processor, memory, accelerators, limits.",
@@ -52,6 +52,32 @@ COMMON = {
     "to_batch_size": "That the trial goes on with.",
 }
 """Fields without a docstring of their own."""
+
+INTRODUCTION = """\
+A run is its journal: state, score, report, resume and verification are folds over these events. Each line is one JSON
+object, ended by a newline; `event` names its type, `at` says when it happened. Events hold facts, not conclusions. The
+driver alone writes the file, and nothing acts on an event before it stands on disk."""
+
+SEAL = """\
+The last member of every line is `chain`, 64 hexadecimal digits. Take the line without it (without `,"chain":"…"`, the
+closing brace kept): that is the body. Then
+
+    chain = SHA-256(chain of the line before ‖ body), in lower-case hexadecimal
+
+where the chain before the first line is 64 times the digit `0`, and both parts are bytes: the digits in ASCII, the body
+in UTF-8 exactly as it stands. A changed, removed, added or exchanged line breaks its own seal or the next one's. The
+seal of the last line stands for the whole journal: whoever keeps it can tell later that nothing was changed. It is no
+signature: someone who rewrites the whole file can seal it anew.
+
+- A last line without its newline was torn by a killed driver: it is dropped, and said.
+- Damage anywhere else is refused, with the line's number. `resume_until=N` goes on after line N; what stood after it is
+  kept in `journal.jsonl.after-line-N`.
+- Events that arrive together are committed together: all of them or none, with one flush to the disk (a simulated run
+  does without the flush)."""
+
+NEXT_SCHEMA = """\
+A new event, a new field or a changed meaning gets the next number. A reader refuses a schema that it does not know, and
+an event or a field that its schema does not have."""
 
 CHECK = """\
 import hashlib, sys
@@ -92,12 +118,9 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "Written by `tools/events_doc.py` from `aiperf/events.py`; change it there."
     yield ""
-    yield (
-        "A run is its journal: state, score, report, resume and verification are folds over these events. Each line is one\n"
-        "JSON object, ended by a newline; `event` names its type, `at` says when it happened. Events hold facts, not conclusions.\n"
-        "The driver alone writes the file, and nothing acts on an event before it stands on disk."
-    )
-    yield from _format()
+    yield INTRODUCTION
+    yield "\n## The line and its seal\n"
+    yield SEAL
     yield from _example()
     yield "\n## History\n"
     yield "| schema | since | change |"
@@ -105,11 +128,7 @@ def _lines() -> Iterator[str]:
     for version, release, change in HISTORY:
         yield f"| {version} | {release} | {change} |"
     yield ""
-    yield (
-        "A new event, a new field or a changed meaning gets the next number. A reader refuses a schema it does not know, and an\n"
-        "event or a field that its schema does not have. Journals of each release are kept as golden files that must always\n"
-        "score the same to the last digit."
-    )
+    yield NEXT_SCHEMA
     yield f"\n## Events of schema {SCHEMA}\n"
     yield "Every event has `at`: seconds since the run began, on the driver's clock, which goes on while a killed run is down."
     for name, meaning, fields in events():
@@ -121,26 +140,6 @@ def _lines() -> Iterator[str]:
         for field in fields:
             default = "" if field.default is None else f" Default: `{field.default}`."
             yield f"| `{field.name}` | `{field.type.replace('|', chr(92) + '|')}` | {field.meaning}{default} |"
-
-
-def _format() -> Iterator[str]:
-    yield "\n## The line and its seal\n"
-    yield (
-        "The last member of every line is `chain`, 64 hexadecimal digits. Take the line without it (without `,\"chain\":\"…\"`,\n"
-        "the closing brace kept): that is the body. Then\n"
-        "\n"
-        "    chain = SHA-256(chain of the line before ‖ body), in lower-case hexadecimal\n"
-        "\n"
-        "where the chain before the first line is 64 times the digit `0`, and both parts are bytes: the digits in ASCII, the body in\n"
-        "UTF-8 exactly as it stands. A changed, removed, added or exchanged line breaks its own seal or the next one's. The seal of\n"
-        "the last line stands for the whole journal: whoever keeps it can tell later that nothing was changed. It is no signature;\n"
-        "someone who rewrites the whole file can seal it anew.\n"
-        "\n"
-        "- A last line without its newline was torn by a killed driver: it is dropped, and said.\n"
-        "- Damage anywhere else is refused, with the line's number. `resume_until=N` goes on after line N; what stood after it is\n"
-        "  kept in `journal.jsonl.after-line-N`.\n"
-        "- Events that arrive together are committed together: all of them or none, with one flush to the disk."
-    )
 
 
 def _example() -> Iterator[str]:

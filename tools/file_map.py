@@ -49,7 +49,7 @@ def _first_sentence(path: Path) -> str:
     text = ast.get_docstring(ast.parse(path.read_text()))
     if not text:
         raise SystemExit(f"a file says at its head what it owns; '{path}' does not: write a docstring")
-    sentence = re.split(r"(?<=[.:])\s", " ".join(text.split("\n\n")[0].split()), maxsplit=1)[0]
+    sentence = re.split(r"(?<=[.])\s", " ".join(text.split("\n\n")[0].split()), maxsplit=1)[0]
     return sentence.rstrip(":").replace("|", "\\|")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from aiperf.__main__ import VERBS
@@ -67,9 +67,27 @@ def _options(schema: type[Any], prefix: str, skip: Any) -> None:
         else:
             default = field.default_factory() if field.default_factory is not MISSING else "???"
         text = " ".join(meanings.get(field.name, "").split())
-        print(f"  {prefix}{field.name}={'null' if default is None else default}")
+        print(f"  {prefix}{field.name}={_written(default)}")
         if text:
             print(f"      {text}")
+
+
+def _written(value: object) -> str:
+    """A value as it is written on the command line."""
+    if is_dataclass(value):
+        inside = ", ".join(f"{field.name}: {_written(getattr(value, field.name))}" for field in fields(value))
+        return f"{{{inside}}}"
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case list():
+            return f"[{', '.join(map(_written, value))}]"
+        case _:
+            return str(value)
 
 
 def _docstrings(schema: type[Any]) -> dict[str, str]:

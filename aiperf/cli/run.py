@@ -12,10 +12,11 @@ from aiperf.conf import RunConf, configure, from_plain
 from aiperf.errors import BadConfiguration, CannotResume
 from aiperf.events import RunStarted
 from aiperf.journal import read
-from aiperf.plan import Plan, make_plan, run_folder, this_machine
+from aiperf.plan import USUAL_START, Plan, make_plan, run_folder, this_machine
 from aiperf.procedure import epoch_limit
 from aiperf.run import RETAINED
 from aiperf.units import count, duration, operations, size
+from cluster.conf import SimulatedConf
 from morphism import cost
 from searchers.history import Space
 
@@ -38,8 +39,11 @@ def main(words: Sequence[str]) -> int:
     elif conf.resume_until is not None:
         raise BadConfiguration("resume_until says how much of a journal to keep; it needs resume=RUN")
     if conf.cluster is not None and conf.cluster.kind == "simulated":
-        from aiperf.simulate.session import simulate
+        from aiperf.simulate.session import open_run, simulate
 
+        if conf.dry_run:
+            print(describe_plan(open_run(conf).plan))
+            return 0
         return _ended(simulate(conf))
     if conf.dry_run:
         print(describe_plan(make_plan(conf, this_machine(conf))))
@@ -105,7 +109,7 @@ def describe_plan(plan: Plan) -> str:
             "time",
             f"{duration(conf.schedule.duration_seconds)}, the first {duration(conf.schedule.warmup_seconds)} warm-up",
         ),
-        ("workers", "one on this machine" if conf.cluster is None else f"as {conf.cluster.kind} gives"),
+        ("workers", _workers(plan)),
         (
             "a worker",
             f"{accelerators}, {machine.ranks} ranks ({conf.trainer.collective}), batch {space.default_batch_size} each",
@@ -121,14 +125,28 @@ def describe_plan(plan: Plan) -> str:
         (
             "disk",
             f"{size(checkpoints)} of checkpoints under {conf.runs}/ ({RETAINED} kept), "
-            f"up to {size(conf.budget.factor * checkpoints)} as networks grow",
+            f"up to {size(conf.budget.factor * checkpoints)} as networks grow"
+            if conf.cluster is None
+            else "a journal and a report; nothing is trained",
         ),
     ]
     return "\n".join(f"{name:<12} {value}" for name, value in lines)
 
 
+def _workers(plan: Plan) -> str:
+    match plan.conf.cluster:
+        case None:
+            each = plan.machine.accelerators_per_worker
+            there = len(plan.machine.driver.accelerators) // each if each and plan.conf.executor == "ray" else 1
+            return f"{there} on this machine"
+        case SimulatedConf(workers=workers):
+            return f"{workers}, simulated"
+        case other:
+            raise AssertionError(f"no kind of cluster is called {other.kind!r}")
+
+
 def _name(plan: Plan) -> str:
-    return plan.conf.start or f"usual for {plan.dataset.name}"
+    return plan.conf.start or USUAL_START.get(plan.dataset.name, "resnet50_v1")
 
 
 def _budget(space: Space) -> str:

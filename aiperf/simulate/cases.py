@@ -18,14 +18,15 @@ import msgspec
 from aiperf.conf import RunConf, as_plain, config_hash
 from aiperf.drive.driver import Driver
 from aiperf.errors import AiperfError
-from aiperf.events import AnyEvent, RunStarted
+from aiperf.events import AnyEvent, RunStarted, TrialProposed
 from aiperf.journal import NAME, read
 from aiperf.limits import LimitsConf, ScheduleConf
 from aiperf.plan import Plan
 from aiperf.propose import Proposer
+from aiperf.rederive import rederive
 from aiperf.seeds import derive
 from aiperf.simulate.fault_words import KINDS, parse_all
-from aiperf.simulate.invariants import ENDS, JOURNAL, Auditor, BrokenLaw
+from aiperf.simulate.invariants import AGAIN, ENDS, JOURNAL, Auditor, BrokenLaw
 from aiperf.simulate.session import Opening, open_run, world_of
 from aiperf.simulate.sittings import Effort, drive
 from aiperf.simulate.witness import Witness
@@ -109,6 +110,8 @@ def play(case: Case) -> Outcome:
         try:
             effort = drive(world, opening.first, path, auditor, watch)
             auditor.finish(path)
+            if case.searches:
+                _check_rederivable(path, world.proposer)
         except BrokenLaw as broken:
             raise Failed(case, broken.law, str(broken), broken.trial, path.read_bytes()) from broken
         except AiperfError as error:
@@ -137,6 +140,12 @@ def smaller(failed: Failed, playing: Callable[[Case], Outcome] = play, tries: in
             if left <= 0:
                 break
     return best
+
+
+def _check_rederivable(path: Path, proposer: Proposer) -> None:
+    for again in rederive(read(path), proposer):
+        if isinstance(again.recorded, TrialProposed) and not again.is_equal:
+            raise BrokenLaw(AGAIN, f"recorded {again.recorded}, made again {again.anew}", again.number)
 
 
 def _simpler(case: Case) -> Iterator[Case]:

@@ -62,6 +62,8 @@ PRESENT = "no trial is on a worker that is gone"
 REPLAY = "live state equals replayed state"
 SCORE = "the score is that of the work done"
 ENDS = "the run ends"
+WRITTEN = "nothing is done that does not stand in the journal"
+AGAIN = "every proposal can be made again from its journal"
 ROUNDS = "a trial is of its worker's round"
 IDLE = "no worker idles while there is something to do"
 JOURNAL = "the journal is whole"
@@ -159,6 +161,9 @@ class Auditor:
         mine = {number: worker.trial for number, worker in self._workers.items()}
         if live != mine:
             raise BrokenLaw(REPLAY, f"who trains what: live {live}, by the journal {mine}")
+        self._check_orders()
+        if unheard := self.witness.up - self._seen:
+            raise BrokenLaw(IDLE, f"workers {sorted(unheard)} are up, and were not taken in")
         if run.ended is None:
             self._check_idleness(driver, now)
         if self.draw.random() < self.replays:
@@ -166,6 +171,8 @@ class Auditor:
 
     def before_resume(self, standing: Standing) -> None:
         """What a resumed run begins with is all that ever stood in the journal."""
+        self.witness.up.clear()
+        self._check_orders()
         if standing.run.lines != self.line:
             raise BrokenLaw(REPLAY, f"{self.line} lines were written, and {standing.run.lines} were read again")
 
@@ -178,6 +185,12 @@ class Auditor:
         if self._last is not None and self._last.run.ended is not None:
             self._compare(self._last)
         self._check_books(path)
+
+    def _check_orders(self) -> None:
+        for trial, attempt in self.witness.orders:
+            if trial not in self._trials or self._trials[trial].attempt < attempt:
+                raise BrokenLaw(WRITTEN, f"attempt {attempt} of trial {trial} was ordered, and is not in the journal", trial)
+        self.witness.orders.clear()
 
     # --- one event
 

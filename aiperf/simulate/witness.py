@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aiperf.messages import Advanced, EpochDone, Train, Word
+from aiperf.messages import Advanced, EpochDone, Train, WorkerUp, Word
 from aiperf.simulate.attempt import Attempt
 
 
@@ -17,7 +17,10 @@ class Witness:
     """Of each (trial, attempt) and epoch: the sums of training and validation images that it truly reached and spoke of."""
     breaches: list[tuple[int, str]] = field(default_factory=list)
     """(trial, what was asked of a worker that must not be asked)."""
-    words_heard: int = 0
+    up: set[int] = field(default_factory=set)
+    """Workers that this sitting's driver was told are up."""
+    orders: list[tuple[int, int]] = field(default_factory=list)
+    """(trial, attempt) of the orders to train since somebody last looked."""
 
     def said(self, words: Sequence[Word], now: float) -> None:
         """A worker spoke, whether or not it will be heard."""
@@ -29,10 +32,11 @@ class Witness:
 
     def heard(self, words: Sequence[Word]) -> None:
         """The driver was told."""
-        self.words_heard += len(words)
+        self.up.update(word.worker for word in words if isinstance(word, WorkerUp))
 
     def ordered(self, order: Train, running: Attempt | None) -> None:
         """A worker was told to train."""
+        self.orders.append((order.trial, order.attempt))
         if running is not None:
             self.breaches.append(
                 (

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import queue
 import shutil
-import signal
 import socket
 import tempfile
 import threading
@@ -29,6 +28,7 @@ from pathlib import Path
 
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Train, Word
+from aiperf.train import blame
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.conf import TrainerConf, ranks_of_worker
 from aiperf.train.data.conf import DataSetConf
@@ -328,8 +328,10 @@ class RankGroup:
                         self._say(word)
             if any(process.has_ended() for process in ranks.processes):
                 return self._cause(ranks)[0]
-            if hung := self._hung(ranks):
-                return hung
+            hung = blame.hung(ranks.processes, ranks.pulse, self._conf.hang_seconds, time.monotonic())
+            if hung is not None:
+                rank, how = hung
+                return Failed(f"{self._named(ranks, rank)} {how}")
 
     def _hear(self, ranks: _Ranks, timeout: float) -> list[tuple[RankProcess, Ready | Word | Failed]]:
         """What ranks have sent, waiting up to `timeout` for the first, or for a call of the owner."""
@@ -373,39 +375,8 @@ class RankGroup:
             for _, message in self._hear(ranks, 0.05):
                 if not isinstance(message, Ready | Failed):
                     self._say(message)
-
-        def suspicion(process: RankProcess) -> int:
-            if process.signal is not None and process.signal != signal.SIGABRT:
-                return 0  # killed from outside, or by the kernel for its memory
-            if process.failed is not None and not process.failed.is_peer:
-                return 1
-            if process.has_ended() and process.failed is None:
-                return 2  # Gloo and Horovod may abort when a peer is gone
-            return 3
-
-        culprit = min(ranks.processes, key=suspicion)
-        name = self._named(ranks, culprit.rank)
-        if culprit.failed is not None:
-            failed = culprit.failed
-            return Failed(
-                f"{name} failed: {failed.reason}", failed.words, False, failed.is_mendable, failed.retry
-            ), culprit.rank
-        return Failed(f"{name} {culprit.end_in_words()}"), culprit.rank
-
-    def _hung(self, ranks: _Ranks) -> Failed | None:
-        now = time.monotonic()
-        stopped = [process for process in ranks.processes if process.stopped_for(now) >= self._conf.hang_seconds]
-        overdue = ranks.pulse.overdue(now)
-        if not stopped and not overdue:
-            return None
-        asleep = [process for process in ranks.processes if process.stopped_for(now) > 0]
-        # the others wait for it in the exchange, and are overdue too: it is the one that is stopped, or did the fewest steps
-        steps = ranks.pulse.steps()
-        rank = asleep[0].rank if asleep else min(overdue, key=lambda each: (steps[each], overdue.index(each)))
-        how = "is stopped (SIGSTOP or a debugger)" if asleep else "hangs"
-        return Failed(
-            f"{self._named(ranks, rank)} {how}: no sign of life within the time it had, at step {steps[rank]}"
-        )
+        culprit = blame.culprit(ranks.processes)
+        return blame.failure(culprit, self._named(ranks, culprit.rank)), culprit.rank
 
     def _named(self, ranks: _Ranks, rank: int) -> str:
         return f"rank {rank} of {len(ranks.processes)} on {self._host}"

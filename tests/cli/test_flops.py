@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from morphism import STARTS, Concat, Convolution, Dense, Dropout, GlobalAveragePooling, Graph, Input, Node, Softmax, encode
+from morphism import (
+    STARTS,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    Graph,
+    Input,
+    Node,
+    Softmax,
+    encode,
+)
 from tests.cli.user import User
 
 KINDS = (

@@ -29,7 +29,9 @@ def test_each_step_is_shown_with_its_cost(aiperf: User) -> None:
 
 
 def test_the_grown_network_stays_within_the_budget(aiperf: User, tmp_path: Path) -> None:
-    aiperf("morph", "digits_small", "--steps", "60", "--factor", "1.5", "--json", "grown.json", "--lineage", "lineage.json")
+    aiperf(
+        "morph", "digits_small", "--steps", "60", "--factor", "1.5", "--json", "grown.json", "--lineage", "lineage.json"
+    )
 
     lineage = json.loads((tmp_path / "lineage.json").read_text())
     start, grown = cost(decode(json.dumps(lineage["start"]))), cost(load(tmp_path / "grown.json"))

@@ -9,6 +9,7 @@ import pytest
 from aiperf.__main__ import VERBS
 from aiperf.conf import GROUPS, choices, configure, option_names
 from aiperf.plan import first_event, make_plan, this_machine
+from cluster.conf import SimulatedConf
 from tests.cli.user import User, write_run
 from tests.journals import ended, started
 
@@ -23,6 +24,8 @@ def test_help_names_every_verb_group_choice_and_option(aiperf: User) -> None:
     assert [verb for verb in VERBS if verb not in said] == []
     assert [choice for group in GROUPS for choice in choices(group) if choice not in answer.out] == []
     shown = {word.split("=")[0] for word in said if "=" in word}
+    assert "trainer.channels_last=true" in said and "limits.trials=null" in said
+    assert "Conf(" not in answer.out
     assert [option for option in option_names() if option not in shown | SET_BY_THE_CHOICE | set(GROUPS)] == []
 
 
@@ -101,15 +104,34 @@ def test_a_dry_run_prints_the_plan_and_creates_nothing(aiperf: User, tmp_path: P
     ]  # fmt: skip
     assert rows["data set"].startswith("digits: 1\u202f437 training and 360 validation images, 8×8×1, 10 classes")
     assert rows["time"] == "3 min 00 s, the first 20 s warm-up"
+    assert rows["first graph"].startswith("digits_small: ")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dry_run_of_another_schedule_and_start_shows_theirs(aiperf: User) -> None:
-    shown = aiperf("dry_run=true", "schedule=ranking", "dataset=synthetic", "dataset.image=224", "start=resnet50_v1").out
+    shown = aiperf(
+        "dry_run=true", "schedule=ranking", "dataset=synthetic", "dataset.image=224", "start=resnet50_v1"
+    ).out
 
     assert "12 h 00 min, the first 1 h 00 min warm-up" in shown
     assert "rounds of 15, 30, 45, 60 epochs" in shown
     assert "7.80 GFLOP forward" in shown
+
+
+def test_a_simulated_cluster_is_as_large_as_imagenet_unless_another_set_is_named() -> None:
+    assert configure(["+cluster=simulated"]).dataset.name == "imagenet"
+    assert configure(["+cluster=simulated", "dataset=cifar10"]).dataset.name == "cifar10"
+    assert configure(["+cluster=simulated", "cluster.workers=3"]).cluster == SimulatedConf(workers=3)
+
+
+def test_a_dry_run_of_a_simulated_cluster_creates_nothing_either(aiperf: User, tmp_path: Path) -> None:
+    answer = aiperf("dry_run=true", "+cluster=simulated", "cluster.workers=4096", "cluster.accelerators=8")
+
+    rows = {line[:13].strip(): line[13:] for line in answer.out.splitlines()}
+    assert answer.status == 0
+    assert rows["workers"] == "4096, simulated"
+    assert rows["a worker"].startswith("8 accelerators, 8 ranks")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_resumed_run_takes_no_other_options(aiperf: User, tmp_path: Path) -> None:

@@ -92,11 +92,11 @@ def test_with_no_result_at_all_it_is_only_curious() -> None:
 def test_normalised_results_keep_their_order_and_do_not_depend_on_the_scale(
     results: list[float], scale: float, shift: float
 ) -> None:
-    told = np.round(np.array(results, dtype=np.float64), 4)
+    told: Array = np.array([round(result, 4) for result in results], dtype=np.float64)
 
     scores = normalised(told)
 
-    assert scores == pytest.approx(normalised(scale * told + shift), abs=1e-6)
+    assert scores == pytest.approx(normalised(np.asarray(scale * told + shift, dtype=np.float64)), abs=1e-6)
     assert (np.diff(scores[np.argsort(told, kind="stable")]) >= -1e-9).all()
     assert (np.abs(scores) <= 3).all()
 

@@ -12,6 +12,7 @@ from searchers import (
     Failed,
     Finished,
     History,
+    News,
     Proposed,
     RandomConf,
     Shrunk,
@@ -100,7 +101,8 @@ def test_views_do_not_depend_on_how_news_was_bundled(accuracies: list[float]) ->
     news = [Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in range(len(accuracies))]
     results = [Finished(number, accuracy) for number, accuracy in enumerate(accuracies)]
     one.tell([*news, *results])
-    for item in (*news, *results):
+    everything: list[News] = [*news, *results]
+    for item in everything:
         many.tell([item])
 
     assert one.parents() == many.parents()

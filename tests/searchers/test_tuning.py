@@ -92,7 +92,8 @@ def test_a_measured_ceiling_holds_for_the_default_too() -> None:
 
 
 def test_without_tuning_every_round_takes_the_default() -> None:
-    run = Run(RANDOM, OffConf().build(), space())
+    OffConf().build()  # makes no tuner
+    run = Run(RANDOM, None, space())
 
     trial = run.ask(9)
 

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ from tests.train.orders import IMAGES, epochs, follow, graph, hear, one_thread, 
 __all__ = ["one_thread"]
 
 HANG_SECONDS = 2.0
+LARGEST = 64
+"""The batch per rank that just fits into the memory a rank may use."""
 COLLECTIVES = [
     pytest.param(
         "horovod",
@@ -55,7 +58,8 @@ def new_group(collective: str, folder: Path, start: Graph, **changes: object) ->
 def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RankGroup, Path]]:
     """A group that all tests of a collective use, as all trials of a run do."""
     folder = tmp_path_factory.mktemp(request.param)
-    group = new_group(request.param, folder, plain_graph())
+    limit = cost(plain_graph()).training_memory(LARGEST, 4)
+    group = new_group(request.param, folder, plain_graph(), memory_limit_bytes=limit)
     ready = group.start()
     assert ready.ranks == 2
     assert ready.collective.startswith(request.param)
@@ -136,6 +140,15 @@ def test_an_interrupted_trial_ends_and_the_ranks_live_on(group: tuple[RankGroup,
     assert ranks.pids() == pids
 
 
+def test_all_ranks_shrink_a_batch_that_does_not_fit_together(group: tuple[RankGroup, Path]) -> None:
+    words = follow(group[0], order(trial=18, batch_size=LARGEST * 2, last_epoch=1))
+
+    reduced = [word for word in words if isinstance(word, OutOfMemory)]
+    assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48)]
+    assert epochs(words)[0].advanced.training_images == IMAGES.training_images
+    assert isinstance(words[-1], Done)
+
+
 def lose_a_rank(ranks: RankGroup, trial: int, rank: int, how: signal.Signals, after: float) -> list[Word]:
     """Trains, and does something to a rank after a while; the words of the attempt."""
     ranks.order(order(trial=trial, batch_size=16, last_epoch=10_000))
@@ -202,7 +215,8 @@ def test_where_a_rank_cannot_be_had_any_more_the_group_goes_on_with_fewer(tmp_pa
         while not over.wait(0.01):
             pids = group.pids()
             if len(pids) == 2:
-                os.kill(pids[1], signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pids[1], signal.SIGKILL)
 
     killer = threading.Thread(target=kill_the_second)
     killer.start()
@@ -230,17 +244,3 @@ def test_a_configuration_that_the_device_lacks_is_said_at_the_start_without_tryi
 def test_more_ranks_than_accelerators_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadConfiguration, match=r"trainer\.ranks=3 for 2"):
         RankGroup(TrainerConf(ranks=3), SyntheticConf(), encode(graph()), tmp_path, accelerators=2, cores=8)
-
-
-def test_all_ranks_shrink_the_batch_together(tmp_path: Path) -> None:
-    limit = cost(plain_graph()).training_memory(20, 4)
-    group = new_group("torch", tmp_path, plain_graph(), memory_limit_bytes=limit)
-    try:
-        group.start()
-        words = follow(group, order(batch_size=32, last_epoch=1))
-    finally:
-        group.close()
-
-    reduced = [word for word in words if isinstance(word, OutOfMemory)]
-    assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(32, 24), (24, 16)]
-    assert epochs(words)[0].advanced.training_images == IMAGES.training_images

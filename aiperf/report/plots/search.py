@@ -105,10 +105,9 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
     axes.margins(x=0.06, y=0.14)
     low, high = sorted(axes.get_ylim())
     ticks = [tick for tick in ACCURACY_TICKS if low <= 1 - tick <= high]
-    if len(ticks) >= 2:
-        axes.set_yticks([1 - tick for tick in ticks], [f"{100 * tick:g} %" for tick in ticks])
-    else:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * (1 - value):.3g} %"))
+    if len(ticks) < 2:  # accuracies close together: four even steps of the axis
+        ticks = [1 - float(error) for error in np.geomspace(low, high, 6)[1:-1]]
+    axes.set_yticks([1 - tick for tick in ticks], [f"{100 * tick:.4g} %" for tick in ticks])
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(axis="y", which="minor", length=0)
     axes.set_xlabel(f"operations of one training image, forward and backward ({unit_name})")

@@ -1,0 +1,82 @@
+"""Where a finished run's accelerator time went, and how near its score comes to what its accelerators did while busy.
+
+    python -m benchmarks.accounting runs/20261121-120000-digits
+
+Reads the journal alone. Prints, for the valid window: the score ÷ (operations per busy accelerator-second × accelerators),
+with each trial's operations over its own busy seconds weighted by those seconds; the ledger, line by line, and by how much its
+lines miss the whole; the pause between two trials of a worker; the time of proposals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+
+import numpy as np
+
+from aiperf.books import Books
+from aiperf.events import AnyEvent, Progress, TrialFinished, TrialProposed
+from aiperf.journal import read
+from aiperf.ledger import ledger
+from aiperf.plan import run_folder
+from aiperf.score import capacity, score, share_inside, window
+from aiperf.units import duration, flops_per_second, share
+from benchmarks.pairs import describe_machine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", help="a run's folder, or its name under runs/")
+    arguments = parser.parse_args()
+    events = list(read(run_folder(arguments.run)))
+    kept = Books()
+    for event in events:
+        kept.take(event)
+    inside = window(kept)
+    found = score(kept)
+    assert found.flops_per_second is not None, "a run whose warm-up was never over has nothing to account for"
+    columns = kept.intervals
+    part = share_inside(np.array(columns.start), np.array(columns.end), inside)
+    busy = float((np.array(columns.busy) * np.array(columns.ranks) * part).sum())
+    done = float((np.array(columns.flops) * part).sum())
+    perfect = done / busy * capacity(kept)
+    entries = ledger(kept, inside)
+    missed = sum(line.seconds for line in entries.lines) / entries.whole_seconds - 1
+    pauses = _pauses(events)
+    proposals = [event.seconds for event in events if isinstance(event, TrialProposed)]
+    print(f"machine: {describe_machine()}")
+    print(f"score {flops_per_second(found.flops_per_second)} in a window of {duration(inside.seconds)}, {found.trials_finished} trials")
+    print(f"operations per busy accelerator-second × accelerators: {flops_per_second(perfect)}")
+    print(f"score ÷ that: {found.flops_per_second / perfect:.4f} (goal ≥ 0.98)\n")
+    print("| accelerator time | seconds | share |\n| --- | --- | --- |")
+    for line in entries.lines:
+        print(f"| {line.name} | {line.seconds:.2f} | {share(line.share, 2)} |")
+    print(f"| all | {entries.whole_seconds:.2f} | lines − whole: {missed:+.2e} |\n")
+    if pauses:
+        print(f"pause between two trials of a worker, last image to first step: median {duration(statistics.median(pauses))}, {len(pauses)} pauses")
+    if proposals:
+        print(f"a proposal: median {duration(statistics.median(proposals))}, longest {duration(max(proposals))}")
+
+
+def _pauses(events: list[AnyEvent]) -> list[float]:
+    """Between the end of a worker's trial and the moment its next one is prepared, network and weights included."""
+    ended: dict[int, float] = {}
+    last: dict[int, tuple[int, float]] = {}
+    pauses: list[float] = []
+    trial_of: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, Progress):
+            if trial_of.get(event.worker) != event.trial:
+                if event.worker in ended:
+                    # An interval begins where the network stood ready.
+                    pauses.append(event.start - ended.pop(event.worker))
+                trial_of[event.worker] = event.trial
+            last[event.trial] = (event.worker, event.end)
+        elif isinstance(event, TrialFinished) and event.trial in last:
+            worker, end = last[event.trial]
+            ended[worker] = end
+    return pauses
+
+
+if __name__ == "__main__":
+    main()

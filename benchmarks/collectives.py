@@ -1,0 +1,152 @@
+"""Two processes of one core each, joined by Horovod and by DistributedDataParallel, against one process of two cores.
+
+    python -m benchmarks.collectives [--networks digits_small,resnet20] [--batch 128] [--pairs 10]
+
+The same global batch and network in all three; images per second of training steps and the seconds of communication that the
+backward pass did not hide, both by rank 0's clock (waiting for input included). All three groups stand during the whole
+run and train in turns, in changing order; ratios are formed within a turn. Afterwards the agreement of the weights
+after the same steps in float32, of a network without batch normalisation (whose statistics each rank has for itself).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+import torch
+
+from aiperf.messages import Crashed, Done, EpochDone, Train, Word
+from aiperf.train.checkpoint import load
+from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.conf import SyntheticConf
+from aiperf.train.group import RankGroup
+from benchmarks.pairs import describe_machine, interval_of_median
+from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Map, Node, Relu, Softmax, encode, start
+
+KINDS = {"none": 1, "horovod": 2, "torch": 2}
+
+
+def order(trial: int, batch: int, epochs: int = 1) -> Train:
+    return Train(
+        trial=trial,
+        attempt=1,
+        worker=0,
+        round=1,
+        lineage=(),
+        morphs=(),
+        parent=None,
+        first_epoch=1,
+        last_epoch=epochs,
+        patience=10**6,
+        improvement=0.001,
+        losses=(),
+        best_accuracy=0.0,
+        batch_size=batch,
+        seed=0,
+        progress_seconds=1000.0,
+        edges=(),
+    )
+
+
+def carry_out(group: RankGroup, told: Train) -> list[EpochDone]:
+    group.order(told)
+    words: list[Word] = []
+    while not (words and isinstance(words[-1], Done | Crashed)):
+        words += group.words(timeout=10.0)
+    assert isinstance(words[-1], Done), words[-1]
+    return [word for word in words if isinstance(word, EpochDone)]
+
+
+def groups(folder: Path, graph: Graph, data: SyntheticConf, precision: str) -> dict[str, RankGroup]:
+    """One of each kind, started."""
+    made = {}
+    for kind, ranks in KINDS.items():
+        conf = TrainerConf(collective=kind, ranks=ranks, threads=2 // ranks, precision=precision)
+        made[kind] = RankGroup(conf, data, encode(graph), folder / kind, accelerators=0, cores=2)
+        made[kind].start()
+    return made
+
+
+def speed(network: str, batch: int, steps: int, pairs: int, precision: str) -> None:
+    graph = start(network, classes=10)
+    shape = graph.shapes[0]
+    assert isinstance(shape, Map)
+    data = SyntheticConf(
+        training_images=batch * steps, validation_images=10, image=shape.height, channels=shape.channels
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        running = groups(Path(folder), graph, data, precision)
+        rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        shares: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        try:
+            for turn in range(pairs + 1):
+                kinds = list(KINDS)
+                for kind in kinds if turn % 2 else reversed(kinds):
+                    done = carry_out(running[kind], order(turn, batch // KINDS[kind]))[0].advanced
+                    if turn:  # the first warms up
+                        training = done.busy_seconds - done.validation_seconds + done.input_seconds
+                        rates[kind].append(done.training_images / training)
+                        shares[kind].append(done.communication_seconds / training)
+        finally:
+            for group in running.values():
+                group.close()
+    print(f"{network}, global batch {batch}, {precision}:")
+    for kind in KINDS:
+        line = f"  {kind:8} {statistics.median(rates[kind]):8.1f} images/s, communication {statistics.median(shares[kind]):.1%}"
+        for other in KINDS:
+            if other != kind:
+                ratios = [a / b for a, b in zip(rates[kind], rates[other], strict=True)]
+                low, high = interval_of_median(ratios)
+                line += f"; ÷ {other} {statistics.median(ratios):.3f} ({low:.3f}–{high:.3f})"
+        print(line, flush=True)
+
+
+def agreement(steps: int, batch: int) -> None:
+    graph = Graph(
+        (
+            Node("input", Input(3, 16, 16), ()),
+            Node("conv1", Convolution(16, 3, padding=1), (0,)),
+            Node("relu1", Relu(), (1,)),
+            Node("conv2", Convolution(32, 3, stride=2, padding=1), (2,)),
+            Node("relu2", Relu(), (3,)),
+            Node("pool", GlobalAveragePooling(), (4,)),
+            Node("classifier", Dense(10), (5,)),
+            Node("softmax", Softmax(), (6,)),
+        )
+    )
+    # an uneven last step, so that the weighting of unequal slices is in it
+    data = SyntheticConf(training_images=batch * steps - batch // 3, validation_images=10, image=16, channels=3)
+    weights: dict[str, dict[str, torch.Tensor]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        running = groups(Path(folder), graph, data, "fp32")
+        for kind, group in running.items():
+            carry_out(group, order(1, batch // KINDS[kind]))
+            group.close()
+            kept = load(CheckpointFolder(Path(folder) / kind / "checkpoints"), 1, graph.fingerprint)
+            weights[kind] = dict(kept.weights)
+    for kind in ("horovod", "torch"):
+        apart = max(float((weights[kind][name] - weights["none"][name]).abs().max()) for name in weights["none"])
+        print(
+            f"weights after {steps} steps, float32, {kind} against none: largest difference {apart:.1e} (at most 1e-5 wanted)"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default="digits_small,resnet20")
+    parser.add_argument("--batch", type=int, default=128, help="global")
+    parser.add_argument("--steps", type=int, default=20, help="of one turn")
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--precision", default="auto")
+    chosen = parser.parse_args()
+    print(f"two processes of one core against one of two; {describe_machine()}; torch {torch.__version__}")
+    for network in chosen.networks.split(","):
+        speed(network, chosen.batch, chosen.steps, chosen.pairs, chosen.precision)
+    agreement(steps=20, batch=96)
+
+
+if __name__ == "__main__":
+    main()

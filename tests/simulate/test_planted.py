@@ -1,0 +1,312 @@
+"""Defects that were made, or could be, are planted one at a time: the simulation must catch each, and name the law it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+import aiperf.decide
+import aiperf.drive.driver
+import aiperf.drive.session
+import aiperf.hear
+import aiperf.run
+import aiperf.score
+import aiperf.simulate.sittings
+from aiperf.books import Books
+from aiperf.decide import Command, Request, Start
+from aiperf.drive.driver import Driver
+from aiperf.drive.session import Standing
+from aiperf.events import AnyEvent, BatchReduced, Progress, RunResumed, TrialFinished, TrialStarted, WorkerLost
+from aiperf.hear import hear
+from aiperf.journal import Journal
+from aiperf.messages import Done, WorkerUp, Word
+from aiperf.run import Run, Trial, evolve
+from aiperf.score import Window
+from aiperf.seeds import derive
+from aiperf.simulate import invariants
+from aiperf.simulate.cases import Case, Failed, explained, play, smaller
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def case(seed: int, *faults: str, **options: Any) -> Case:
+    return replace(Case(seed=seed, workers=4, workers_per_host=2, seconds=300.0, faults=faults), **options)
+
+
+def counting_words_of_dead_attempts(patch: pytest.MonkeyPatch) -> None:
+    def current(run: Run, trial: int, attempt: int) -> Trial | None:
+        return run.trials[trial] if trial in run.running else None
+
+    patch.setattr(aiperf.hear, "_current", current)
+
+
+def retrying_without_end(patch: pytest.MonkeyPatch) -> None:
+    def lose(run: Run, number: int, *, by_worker: bool) -> None:
+        trial = run.trials[number]
+        aiperf.run._free_worker(run, trial)
+        run.lost[number] = None
+
+    patch.setattr(aiperf.run, "_lose", lose)
+
+
+def retrying_at_once_and_again(patch: pytest.MonkeyPatch) -> None:
+    lose = aiperf.run._lose
+
+    def twice(run: Run, number: int, *, by_worker: bool) -> None:
+        lose(run, number, by_worker=by_worker)
+        run.trials[number].attempt += 1
+
+    patch.setattr(aiperf.run, "_lose", twice)
+
+
+def forgetting_that_a_line_was_torn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "_set_aside_what_follows", lambda self: self._file.seek(0, 2))
+
+
+def leaving_half_a_batch_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
+    from aiperf.simulate.chronicle import _FullDisk
+
+    patch.setattr(_FullDisk, "truncate", lambda self, size: None, raising=False)
+    patch.setattr(Journal, "_set_aside_what_follows", lambda self: self._file.seek(0, 2))
+
+
+def giving_two_trials_to_one_worker(patch: pytest.MonkeyPatch) -> None:
+    def still_idle(run: Run, event: AnyEvent) -> None:
+        evolve(run, event)
+        if isinstance(event, TrialStarted) and event.attempt == 1:
+            run.idle[event.worker] = None
+            run.workers[event.worker].trial = None
+
+    patch.setattr(aiperf.drive.driver, "evolve", still_idle)
+
+
+def resuming_twice(patch: pytest.MonkeyPatch) -> None:
+    take = Standing.take
+
+    def twice(self: Standing, event: AnyEvent) -> None:
+        take(self, event)
+        if isinstance(event, RunResumed):
+            take(self, event)
+
+    patch.setattr(Standing, "take", twice)
+
+
+def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
+    def keep(run: Run, number: int, *, by_worker: bool) -> None:
+        if by_worker:
+            gone(run, number, by_worker=by_worker)
+
+    gone = aiperf.run._worker_gone
+    patch.setattr(aiperf.run, "_worker_gone", keep)
+
+
+def a_window_off_by_an_interval(patch: pytest.MonkeyPatch) -> None:
+    window = aiperf.score.window
+
+    def off(books: Books, at: float | None = None) -> Window:
+        right = window(books, at)
+        return Window(right.start + 5.0, right.end)
+
+    patch.setattr(aiperf.score, "window", off)
+
+
+def dropping_the_last_word_of_an_epoch(patch: pytest.MonkeyPatch) -> None:
+    epoch_done = aiperf.hear._epoch_done
+
+    def without(*arguments: Any) -> list[AnyEvent]:
+        return [event for event in epoch_done(*arguments) if not isinstance(event, Progress)]
+
+    patch.setattr(aiperf.hear, "_epoch_done", without)
+
+
+def counting_an_epoch_twice_after_out_of_memory(patch: pytest.MonkeyPatch) -> None:
+    take = Books.take
+
+    def ignore(self: Books, event: AnyEvent) -> None:
+        if not isinstance(event, BatchReduced):
+            take(self, event)
+
+    patch.setattr(Books, "take", ignore)
+
+
+def counting_an_epoch_twice_after_a_loss(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Books, "_waste", lambda self, rows: None)
+
+
+def counting_attempts_as_rounds(patch: pytest.MonkeyPatch) -> None:
+    started = aiperf.run._started
+
+    def count(run: Run, event: TrialStarted) -> None:
+        started(run, event)
+        if event.attempt > 1:
+            run.workers[event.worker].round += 1
+
+    patch.setattr(aiperf.run, "_started", count)
+
+
+def asking_for_a_round_twice_after_a_rejection(patch: pytest.MonkeyPatch) -> None:
+    decide = aiperf.decide.decide
+
+    def by_number_alone(run: Run, now: float) -> list[Command]:
+        commands = [command for command in decide(run, now) if not isinstance(command, Request)]
+        number = run.next_number
+        if run.ended is None and not commands:
+            for name in run.hungry:
+                worker = run.workers[name]
+                for ahead in range(len(worker.waiting) + len(worker.requested), run.limits.buffer):
+                    commands.append(Request(number, name, worker.round + ahead + 1, derive(run.limits.seed, "proposal", number)))
+                    number += 1
+        return commands
+
+    patch.setattr(aiperf.drive.driver, "decide", by_number_alone)
+
+
+def beginning_with_whatever_proposal_comes_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aiperf.run, "_is_served", lambda run, worker: bool(worker.waiting))
+
+
+def waiting_for_ever_for_a_proposal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aiperf.decide, "_unanswered", lambda run, now: [])
+
+
+def waiting_for_ever_for_a_silent_worker(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aiperf.decide, "_silent", lambda run, now: [])
+
+
+def taking_a_late_worker_for_a_dead_one(patch: pytest.MonkeyPatch) -> None:
+    def deaf(run: Run, word: Word, now: float) -> Sequence[AnyEvent]:
+        if isinstance(word, WorkerUp) and word.worker < run.next_worker:
+            return []
+        return hear(run, word, now)  # type: ignore[arg-type]
+
+    patch.setattr(aiperf.drive.driver, "hear", deaf)
+
+
+def ending_a_trial_whose_last_epoch_never_arrived(patch: pytest.MonkeyPatch) -> None:
+    def credulous(run: Run, word: Done, now: float) -> Sequence[AnyEvent]:
+        trial = aiperf.hear._current(run, word.trial, word.attempt)
+        return [aiperf.hear.finish(run, trial, word.reason, now)] if trial and trial.accuracies else []
+
+    patch.setattr(aiperf.hear, "_done", credulous)
+
+
+def acting_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    commit = Driver._commit
+
+    def hasty(self: Driver) -> None:
+        outbox, self._outbox = self._outbox, []
+        for item in outbox:
+            self.executor.tell(item) if isinstance(item, list) else self.executor.send(item)
+        commit(self)
+
+    patch.setattr(Driver, "_commit", hasty)
+
+
+def a_clock_that_steps_back(patch: pytest.MonkeyPatch) -> None:
+    def back(run: Run, word: Word, now: float) -> Sequence[AnyEvent]:
+        return hear(run, word, now - (2.0 if isinstance(word, Done) else 0.0))  # type: ignore[arg-type]
+
+    patch.setattr(aiperf.drive.driver, "hear", back)
+
+
+def never_ending(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aiperf.decide, "_end", lambda run, now: None)
+
+
+def proposals_that_see_the_future(patch: pytest.MonkeyPatch) -> None:
+    def all_news_first(self: Driver) -> None:
+        self.journal.append(self._events)
+        self._events = []
+        outbox, self._outbox = self._outbox, []
+        for item in sorted(outbox, key=lambda item: not isinstance(item, list)):
+            self.executor.tell(item) if isinstance(item, list) else self.executor.send(item)
+
+    patch.setattr(Driver, "_commit", all_news_first)
+
+
+def lines_that_are_taken_in_and_not_written(patch: pytest.MonkeyPatch) -> None:
+    append = Journal.append
+
+    def forget(self: Journal, events: Sequence[AnyEvent]) -> None:
+        append(self, [event for event in events if not isinstance(event, WorkerLost)])
+
+    patch.setattr(Journal, "append", forget)
+
+
+def telling_another_accuracy_than_was_measured(patch: pytest.MonkeyPatch) -> None:
+    finish = aiperf.hear.finish
+
+    def boast(*arguments: Any) -> TrialFinished:
+        return msgspec.structs.replace(finish(*arguments), accuracy=0.99)
+
+    patch.setattr(aiperf.hear, "finish", boast)
+
+
+LOSSES = case(1, "worker_lost(rate=0.5)")
+DEATHS = case(2, "driver_dies(rate=0.03)")
+PLANTS: list[tuple[Plant, Case, str]] = [
+    (counting_words_of_dead_attempts, case(3, "late(rate=0.5)", "crash(rate=0.5, final=0)"), invariants.ONCE),
+    (retrying_without_end, LOSSES, invariants.LIMITS),
+    (retrying_at_once_and_again, LOSSES, invariants.LIMITS),
+    (forgetting_that_a_line_was_torn, DEATHS, invariants.JOURNAL),
+    (leaving_half_a_batch_on_a_full_disk, case(4, "disk_full(rate=0.02)"), invariants.JOURNAL),
+    (giving_two_trials_to_one_worker, case(5), invariants.ONE_TRIAL),
+    (resuming_twice, DEATHS, invariants.REPLAY),
+    (resuming_with_workers_that_are_gone, DEATHS, invariants.REPLAY),
+    (a_window_off_by_an_interval, case(6), invariants.SCORE),
+    (dropping_the_last_word_of_an_epoch, case(7), invariants.LOST),
+    (counting_an_epoch_twice_after_out_of_memory, case(8, "memory_runs_out(rate=0.5)"), invariants.ONCE),
+    (counting_an_epoch_twice_after_a_loss, LOSSES, invariants.ONCE),
+    (counting_attempts_as_rounds, LOSSES, invariants.ROUNDS),
+    (asking_for_a_round_twice_after_a_rejection, case(9, "bad_proposal(rate=0.4)"), invariants.ROUNDS),
+    (beginning_with_whatever_proposal_comes_first, case(10, "late(rate=0.5)"), invariants.ROUNDS),
+    (waiting_for_ever_for_a_proposal, case(11, "generator_dead(rate=0.5)"), invariants.IDLE),
+    (waiting_for_ever_for_a_silent_worker, case(12, "worker_hung(rate=0.5)"), invariants.IDLE),
+    (taking_a_late_worker_for_a_dead_one, case(13, "late(rate=0.5)"), invariants.IDLE),
+    (ending_a_trial_whose_last_epoch_never_arrived, case(14, "never(rate=0.1)"), invariants.LOST),
+    (acting_before_it_is_written, DEATHS, invariants.WRITTEN),
+    (a_clock_that_steps_back, case(15), invariants.TIME),
+    (never_ending, case(16), invariants.ENDS),
+    (lines_that_are_taken_in_and_not_written, LOSSES, invariants.REPLAY),
+    (telling_another_accuracy_than_was_measured, case(17), invariants.SCORE),
+    (proposals_that_see_the_future, case(18, searches=True, seconds=420.0, workers=8), invariants.AGAIN),
+]
+
+
+@pytest.fixture(autouse=True)
+def _only_this_defect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("planted_in", {id(each): each for _, each, _ in PLANTS}.values(), ids=lambda each: f"seed{each.seed}")
+def test_without_a_defect_the_same_runs_keep_every_law(planted_in: Case) -> None:
+    play(planted_in)
+
+
+@pytest.mark.parametrize(("plant", "planted_in", "law"), PLANTS, ids=[plant.__name__ for plant, _, _ in PLANTS])
+def test_a_planted_defect_is_caught(plant: Plant, planted_in: Case, law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+
+    with pytest.raises(Failed) as caught:
+        play(planted_in)
+
+    assert caught.value.law == law, str(caught.value)
+
+
+def test_a_broken_law_is_told_with_its_seed_a_short_journal_and_the_trials_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    retrying_without_end(monkeypatch)
+    with pytest.raises(Failed) as caught:
+        play(case(1, "worker_lost(rate=0.5)", "late", "straggler"))
+
+    least = smaller(caught.value)
+    told = explained(least)
+
+    assert least.case.faults == ("worker_lost(rate=0.5)",)
+    assert len(least.journal) <= len(caught.value.journal)
+    assert "seed 1" in told and f"the story of trial {least.trial}" in told
+    assert told.count("TrialStarted") >= 3, told

@@ -77,6 +77,20 @@ class Presence:
     ranks: int
     joined: float
     left: float | None = None
+    trial: int | None = None
+    free_since: float | None = None
+    """When its last trial's last image was done, or it joined; None while it holds a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """Time of a worker in which no image was done, by the events at both its ends."""
+
+    kind: str
+    """'gap': it had no trial; 'lost': between an attempt's last word and the loss of it."""
+    ranks: int
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,7 @@ class Books:
     intervals: Intervals = field(default_factory=Intervals)
     presences: list[Presence] = field(default_factory=list)
     preparations: list[Preparation] = field(default_factory=list)
+    spells: list[Spell] = field(default_factory=list)
     accuracies: list[tuple[float, float]] = field(default_factory=list)
     """(at, validation accuracy) of every epoch that was better than all before."""
     finished: list[tuple[float, int]] = field(default_factory=list)
@@ -131,6 +146,8 @@ class Books:
     _open: dict[int, _Open] = field(default_factory=dict)
     _rounds: dict[int, int] = field(default_factory=dict)
     _ordered: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _worked: dict[int, float] = field(default_factory=dict)
+    """Of each running trial: the end of its last interval, or when it was prepared or ordered."""
     _ranks: dict[int, int] = field(default_factory=dict)
 
     def take(self, event: AnyEvent) -> None:
@@ -158,11 +175,17 @@ class Books:
                 self._rounds.pop(event.number, None)
             case TrialStarted():
                 self._ordered[event.trial] = (event.worker, event.at)
+                self._worked[event.trial] = event.at
+                presence = self._present[event.worker]
+                if presence.free_since is not None:
+                    self.spells.append(Spell("gap", presence.ranks, presence.free_since, event.at))
+                presence.free_since, presence.trial = None, event.trial
                 self._open.setdefault(event.trial, _Open()).epoch = event.epoch
                 self._ranks[event.trial] = self._present[event.worker].ranks
             case TrialPrepared():
                 worker, ordered = self._ordered[event.trial]
                 self._ranks[event.trial] = event.ranks
+                self._worked[event.trial] = event.at
                 self.preparations.append(
                     Preparation(
                         event.trial,
@@ -180,25 +203,29 @@ class Books:
                     self._waste(opened.rows.pop(opened.epoch)[1])
             case TrialFinished():
                 self.finished.append((event.at, self._rounds[event.trial]))
+                self._free_if_held(event.trial)
                 self._settle(event.trial)
             case TrialFailed():
                 self.failed += 1
+                if event.trial in self._worked:
+                    self._free_if_held(event.trial)
                 self._settle(event.trial)
             case TrialLost():
                 self.lost_attempts += 1
+                self._free(event.trial, event.at)
             case WorkerJoined():
-                presence = Presence(event.worker, event.host, event.device, event.ranks, event.at)
+                presence = Presence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
                 self._present[event.worker] = presence
                 self.presences.append(presence)
             case WorkerLost():
                 self.lost_workers += 1
-                self._present.pop(event.worker).left = event.at
+                self._leave(self._present.pop(event.worker), event.at)
             case RunStarted():
                 self.started = event
             case RunResumed():
                 # The killed driver's workers went with it, unseen: their time ends with the last line before.
                 for presence in self._present.values():
-                    presence.left = self.at
+                    self._leave(presence, self.at)
                 self._present.clear()
                 self.ended = None
                 self.down_seconds += event.down_seconds
@@ -222,6 +249,7 @@ class Books:
             earlier = []
         earlier.append(row)
         epochs[event.epoch] = (event.attempt, earlier)
+        self._worked[event.trial] = event.end
         operations = self.operations[event.trial]
         rows.worker.append(event.worker)
         rows.trial.append(event.trial)
@@ -238,6 +266,35 @@ class Books:
         rows.validation.append(event.validation_seconds)
         rows.input.append(event.input_seconds)
         rows.checkpoint.append(event.checkpoint_seconds)
+
+    def _free_if_held(self, trial: int) -> None:
+        """A trial may be settled after it was lost: it holds no worker then."""
+        if trial in self._worked:
+            self._free(trial, self._worked[trial])
+
+    def _free(self, trial: int, since: float) -> None:
+        """An attempt is over: its worker has been free since then; before that, and after its last image, it was lost."""
+        worker, _ = self._ordered[trial]
+        worked = self._worked.pop(trial)
+        presence = self._present[worker]
+        if since > worked:
+            self.spells.append(Spell("lost", presence.ranks, worked, since))
+        presence.free_since, presence.trial = since, None
+
+    def _leave(self, presence: Presence, at: float) -> None:
+        presence.left = at
+        self.spells += self.open_spells(presence, at)
+        if presence.trial is not None:
+            del self._worked[presence.trial]
+
+    def open_spells(self, presence: Presence, at: float) -> list[Spell]:
+        """What a worker's last spell comes to if it ends now."""
+        since = presence.free_since
+        kind = "gap"
+        if since is None:
+            assert presence.trial is not None
+            kind, since = "lost", self._worked[presence.trial]
+        return [Spell(kind, presence.ranks, since, at)] if at > since else []
 
     def _waste(self, indices: list[int]) -> None:
         for index in indices:

@@ -1,4 +1,4 @@
-"""Where the accelerators' time went, line by line; the lines add up to the whole."""
+"""Where the accelerators' time went, line by line; what the lines leave of the whole is a line too, and should be small."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ _MEANINGS = {
     "validation": "validation steps",
     "input": "waiting for images",
     "checkpoint": "training stood still for a checkpoint",
-    "loop": "between steps: everything else while a trial was trained",
-    "start": "building a trial's network and bringing its weights there",
+    "start": "from the order to a network that stands with its weights",
     "compile": "compiling, and measuring whether it pays",
-    "gap": "a worker was there and had no trial, or had just been given one",
-    "absent": "not yet there, lost, or the driver was down",
+    "gap": "a worker was there and had no trial",
+    "lost": "between an attempt's last word and its loss, or the end of the run",
+    "absent": "not yet there, gone, or the driver was down",
+    "unexplained": "what no clock covers: the whole less all lines above",
 }
 
 
 def ledger(books: Books, inside: Window) -> Ledger:
-    """The lines of a window."""
+    """The lines of a window, each from clocks or events of its own; only the last is a remainder."""
     columns = books.intervals
     start, end = np.array(columns.start), np.array(columns.end)
     weight = share_inside(start, end, inside) * np.array(columns.ranks, dtype=np.float64)
@@ -55,38 +56,40 @@ def ledger(books: Books, inside: Window) -> Ledger:
         return math.fsum((np.array(amount) * weight).tolist())
 
     busy, communication, validation = map(seconds, (columns.busy, columns.communication, columns.validation))
-    input_, checkpoint = seconds(columns.input), seconds(columns.checkpoint)
-    trained = math.fsum(((end - start) * weight).tolist())
     ranks = {presence.worker: presence.ranks for presence in books.presences}
     started = compiled = 0.0
     for preparation in books.preparations:
         length = preparation.at - preparation.started
-        overlap = min(preparation.at, inside.end) - max(preparation.started, inside.start)
-        if length > 0 and overlap > 0:
-            part = overlap / length * ranks[preparation.worker]
-            started += min(preparation.start_seconds, length) * part
-            compiled += min(preparation.compile_seconds, max(0.0, length - preparation.start_seconds)) * part
+        part = _overlap(preparation.started, preparation.at, inside) * ranks[preparation.worker]
+        compiling = min(1.0, preparation.compile_seconds / length) if length > 0 else 0.0
+        compiled += part * compiling
+        started += part * (1.0 - compiling)
+    open_spells = [
+        spell
+        for presence in books.presences
+        if presence.left is None
+        for spell in books.open_spells(presence, inside.end)
+    ]
+    idle = {"gap": 0.0, "lost": 0.0}
+    for spell in [*books.spells, *open_spells]:
+        idle[spell.kind] += spell.ranks * _overlap(spell.start, spell.end, inside)
     whole = capacity(books) * inside.seconds
     present = math.fsum(
-        presence.ranks
-        * max(
-            0.0,
-            min(math.inf if presence.left is None else presence.left, inside.end) - max(presence.joined, inside.start),
-        )
+        presence.ranks * _overlap(presence.joined, math.inf if presence.left is None else presence.left, inside)
         for presence in books.presences
     )
     amounts = {
         "training": busy - communication - validation,
         "communication": communication,
         "validation": validation,
-        "input": input_,
-        "checkpoint": checkpoint,
-        "loop": trained - busy - input_ - checkpoint,
+        "input": seconds(columns.input),
+        "checkpoint": seconds(columns.checkpoint),
         "start": started,
         "compile": compiled,
-        "gap": present - trained - started - compiled,
+        **idle,
         "absent": whole - present,
     }
+    amounts["unexplained"] = whole - math.fsum(amounts.values())
     return Ledger(
         whole,
         tuple(
@@ -94,3 +97,7 @@ def ledger(books: Books, inside: Window) -> Ledger:
             for name, amount in amounts.items()
         ),
     )
+
+
+def _overlap(start: float, end: float, inside: Window) -> float:
+    return max(0.0, min(end, inside.end) - max(start, inside.start))

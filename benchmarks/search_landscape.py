@@ -181,9 +181,8 @@ def main() -> None:
         for name, searcher in searchers.items()
     }
     places = [trials for trials in CHECKPOINTS if trials <= asked.trials]
-    print(
-        f"{describe_machine()}; {asked.start}, budget {asked.factor:g} × the start, {asked.seeds} seeds, {WORKERS} workers, noise {NOISE}\n"
-    )
+    conditions = f"budget {asked.factor:g} × the start, {asked.seeds} seeds, {WORKERS} workers, noise {NOISE}"
+    print(f"{describe_machine()}; {asked.start}, {conditions}\n")
     print("| searcher | " + " | ".join(f"error after {trials} trials" for trials in places) + " |")
     print("| --- |" + " --- |" * len(places))
     for name, found in courses.items():

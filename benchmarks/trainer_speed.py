@@ -4,8 +4,8 @@
 
 Both train the same architecture at the same batch and precision with the same optimiser. The plain loop is what an expert
 writes: torchvision's ResNet-50 (the usual ResNet-20 for 32×32), channels_last, autocast, fused SGD, and its images lie in
-memory as the very tensors that the network wants, so that it pays nothing for input. Ours is `train_here` as a run calls
-it: images are picked from the data set, every step is accounted for and reported. Timed from outside: from the end of an
+memory as the very tensors that the network wants, so that it pays nothing for input. Ours is the loop that every
+rank runs: images are picked from the data set, every step is accounted for and reported. Timed from outside: from the end of an
 epoch's first training step to the end of its last; validation and checkpoints are outside in both.
 
 A ratio above 1 means that ours is faster. On a GPU the absolute figure and MFU are printed too.
@@ -14,11 +14,9 @@ A ratio above 1 means that ours is faster. On a GPU the absolute figure and MFU 
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -27,10 +25,12 @@ from torch import Tensor, nn
 
 from aiperf.messages import Advanced, EpochDone, Train, Word
 from aiperf.system.peaks import DataType, board_variant, peak
+from aiperf.train.collective import Alone
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import SyntheticConf
 from aiperf.train.data.opening import open_data
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train
+from aiperf.train.place import Place
 from aiperf.train.precision import choose
 from benchmarks.pairs import describe_machine, interleaved
 from morphism import cost, start
@@ -108,9 +108,7 @@ def plain_loop(network: str, precision: str, batch: int, steps: int, device: tor
     return run
 
 
-def own_loop(
-    network: str, precision: str, batch: int, steps: int, device: torch.device, folder: Path
-) -> Callable[[], float]:
+def own_loop(network: str, precision: str, batch: int, steps: int, device: torch.device) -> Callable[[], float]:
     """The same of a trial's next epoch."""
     image = PLAIN[network][1]
     data = open_data(
@@ -136,7 +134,9 @@ def own_loop(
         edges=(),
     )
     conf = TrainerConf(precision=precision, learning_rate=0.01, decay_epochs=10**6)
-    words = train_here(order, conf, data, start(network, image=image, classes=CLASSES), folder, device)
+    graph = start(network, image=image, classes=CLASSES)
+    # without a writer of checkpoints: words are held back until an epoch's file stands, and would come late
+    words = train(order, Place.make(conf, data, graph, device, Alone(), writer=None), time.monotonic())
 
     def run() -> float:
         advanced = _until(words, lambda word: isinstance(word, Advanced) and word.training_images == batch)
@@ -179,9 +179,8 @@ def main() -> None:
         batch = chosen.batch or ((1024 if is_small else 256) if on_cuda else (128 if is_small else 16))
         steps = chosen.steps or (51 if on_cuda else 11 if is_small else 4)
         for precision in chosen.precisions.split(","):
-            with tempfile.TemporaryDirectory() as folder:
-                own = own_loop(network, precision, batch, steps, device, Path(folder))
-                ratio = interleaved(plain_loop(network, precision, batch, steps, device), own, chosen.pairs)
+            own = own_loop(network, precision, batch, steps, device)
+            ratio = interleaved(plain_loop(network, precision, batch, steps, device), own, chosen.pairs)
             speeds = sorted(1.0 / seconds for seconds in ratio.b)
             speed = speeds[len(speeds) // 2]
             print(

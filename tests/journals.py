@@ -14,6 +14,7 @@ from aiperf.events import (
     RunEnded,
     RunStarted,
     TrialFinished,
+    TrialPrepared,
     TrialProposed,
     TrialStarted,
     WorkerJoined,
@@ -104,6 +105,21 @@ def proposed(number: int, at: float = 0.0, parent: int | None = None) -> TrialPr
 def begun(trial: int, at: float, attempt: int = 1, worker: int = 0, epoch: int = 1) -> TrialStarted:
     """An attempt that a worker was told to train."""
     return TrialStarted(at=at, trial=trial, attempt=attempt, worker=worker, epoch=epoch, batch_size=32)
+
+
+def prepared(trial: int, at: float, attempt: int = 1, compile_seconds: float = 0.0) -> TrialPrepared:
+    """An attempt whose network stands."""
+    return TrialPrepared(
+        at=at,
+        trial=trial,
+        attempt=attempt,
+        precision="fp32",
+        ranks=2,
+        compiled=False,
+        build_seconds=0.1,
+        weights_seconds=0.1,
+        compile_seconds=compile_seconds,
+    )
 
 
 def interval(

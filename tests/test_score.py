@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from aiperf.books import books
 from aiperf.events import BatchReduced, RunResumed, TrialLost, WorkerLost
 from aiperf.ledger import ledger
-from aiperf.score import curve, score, window
-from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, started
+from aiperf.score import Window, curve, score, window
+from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
 
 
 def resumed(at: float, down: float, stepped: float = 0.0) -> RunResumed:
@@ -159,6 +159,39 @@ def test_busy_share_and_the_ledger_count_a_lost_worker_as_absent() -> None:
     assert score(kept).busy_share == pytest.approx(0.5)
     assert lines["training"] == pytest.approx(90)  # two ranks of 45 s
     assert lines["absent"] == pytest.approx(90)
+
+
+def test_every_line_of_the_ledger_comes_from_a_clock_of_its_own() -> None:
+    run = one_trial(
+        prepared(0, 6.0, compile_seconds=1.0),
+        interval(0, 6, 40, 100, busy=34.0),
+        TrialLost(at=43, trial=0, attempt=1, reason="killed"),
+        begun(0, 45, attempt=2),
+        prepared(0, 46.0, attempt=2),
+        interval(0, 46, 60, 100, attempt=2, busy=14.0),
+        finished(0, 61, 0.5),
+        ended(),
+    )
+    kept = books(run)
+
+    lines = {line.name: line.seconds for line in ledger(kept, Window(0.0, 100.0)).lines}
+
+    assert lines["start"] == pytest.approx(2 * (3 + 1))
+    assert lines["compile"] == pytest.approx(2 * 1)
+    assert lines["lost"] == pytest.approx(2 * 3)
+    assert lines["gap"] == pytest.approx(
+        2 * (2 + 2 + 40)
+    )  # before the first order, after the loss, after the last image
+    assert lines["training"] == pytest.approx(2 * 48)
+    assert lines["unexplained"] == pytest.approx(0, abs=1e-9)
+
+
+def test_time_inside_an_interval_that_no_clock_covers_is_called_unexplained() -> None:
+    kept = books(one_trial(prepared(0, 2.0), interval(0, 2, 100, 100, busy=90.0), ended()))
+
+    lines = {line.name: line.seconds for line in ledger(kept, Window(0.0, 100.0)).lines}
+
+    assert lines["unexplained"] == pytest.approx(2 * 8)
 
 
 spans = st.tuples(st.floats(2, 99), st.floats(0.01, 20), st.integers(0, 1000))

@@ -66,6 +66,8 @@ class OpenWorker:
     lost: float | None = None
     lost_reason: str | None = None
     trials: int = 0
+    trial: int | None = None
+    """The trial it was given last."""
     last_end: float | None = None
     """Where the last attempt's progress ended; None before the first."""
     in_gap: bool = False
@@ -143,6 +145,7 @@ def _rare(run: Collected, event: AnyEvent) -> None:
         case WorkerLost():
             worker = run.workers[event.worker]
             worker.lost, worker.lost_reason = event.at, event.reason
+            _lose_what_it_held(run, event.worker, event.at, event.reason)
         case ProposalRequested():
             run.requested += 1
             run.rounds_asked[event.number] = event.round
@@ -160,6 +163,7 @@ def _rare(run: Collected, event: AnyEvent) -> None:
             trial.started = event.at if trial.started is None else trial.started
             trial.outcome, trial.ended = "training", None
             worker.trials += 1
+            worker.trial = event.trial
             worker.in_gap = True
         case TrialPrepared():
             run.trials[event.trial].precision = event.precision
@@ -204,9 +208,15 @@ def _resumed(run: Collected, event: RunResumed) -> None:
             run.versions_changed[name] = None
     run.resumes.append(event)
     # As in the books: the killed driver's workers went with it, and their time ended with the last line before.
-    for worker in run.workers.values():
+    for number, worker in run.workers.items():
         if worker.lost is None:
             worker.lost, worker.lost_reason = event.at - event.down_seconds, "the driver ended"
-    for trial in run.trials.values():
-        if trial.outcome == "training":
-            trial.ended, trial.outcome, trial.reason = event.at - event.down_seconds, "lost", "the driver ended"
+            _lose_what_it_held(run, number, worker.lost, worker.lost_reason)
+
+
+def _lose_what_it_held(run: Collected, worker: int, at: float, reason: str) -> None:
+    # No event of its own says so: a worker's loss is its trial's.
+    held = run.workers[worker].trial
+    if held is not None and run.trials[held].outcome == "training" and run.trials[held].worker == worker:
+        trial = run.trials[held]
+        trial.ended, trial.outcome, trial.reason = at, "lost", reason

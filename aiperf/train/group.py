@@ -318,15 +318,16 @@ class RankGroup:
                     process.send(do)
             if interrupted is not None and doing is not None and doing.order.trial == interrupted:
                 ranks.pulse.interrupt(doing.number)
+            has_failed = False
             for _, message in self._hear(ranks, _LOOK_SECONDS):
                 match message:
                     case Failed():
-                        return self._cause(ranks)[0]
+                        has_failed = True  # words heard with it are said first
                     case Ready():
                         raise AssertionError("a rank was ready twice")
                     case word:
                         self._say(word)
-            if any(process.has_ended() for process in ranks.processes):
+            if has_failed or any(process.has_ended() for process in ranks.processes):
                 return self._cause(ranks)[0]
             hung = blame.hung(ranks.processes, ranks.pulse, self._conf.hang_seconds, time.monotonic())
             if hung is not None:

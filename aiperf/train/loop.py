@@ -175,7 +175,7 @@ class _Attempt:
         """Training, validation, checkpoint; appends the epoch's validation loss."""
         place, order = self._place, self._order
         rate = learning_rate(place.conf, self._epoch, ready.batch * place.collective.ranks)
-        set_learning_rate(ready.optimiser, rate)
+        set_learning_rate(ready.exchange.optimiser, rate)
         # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, place.collective.rank))
         place.timeline.anchor()
@@ -219,6 +219,7 @@ class _Attempt:
             for batch in batches:
                 if place.life.is_time_to_stop(self._step):
                     yield from self._finish_steps(pending, clock, 0)
+                    yield clock.finish(self._now(), 0, 0)
                     raise _Interrupted
                 begin = timeline.mark()
                 with _eager_if(ready.prepared.compiled and batch.count != ready.batch), place.precision.computing():

@@ -47,7 +47,6 @@ class Ready:
     network: Network
     """As built: what evaluation calls."""
     exchange: Exchange
-    optimiser: torch.optim.SGD
     scaler: Scaler | None
     batch: int
     """Per rank."""
@@ -102,7 +101,6 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
         graph=graph,
         network=network,
         exchange=exchange,
-        optimiser=optimiser,
         scaler=scaler,
         batch=batch,
         prepared=Prepared(

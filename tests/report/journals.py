@@ -26,7 +26,6 @@ from aiperf.events import (
     RunResumed,
     RunStarted,
     TrialFinished,
-    TrialLost,
     TrialPrepared,
     TrialProposed,
     TrialRejected,
@@ -324,9 +323,6 @@ def invented(shape: Shape) -> list[AnyEvent]:
 def _with_a_loss(events: list[AnyEvent], at: float, worker: int) -> list[AnyEvent]:
     """What was before, then the worker is gone with its trial, and says nothing more."""
     of_worker = {event.trial for event in events if isinstance(event, TrialStarted) and event.worker == worker}
-    running = [
-        event.trial for event in events if isinstance(event, TrialStarted) and event.worker == worker and event.at < at
-    ]
     kept = [
         event
         for event in events
@@ -337,10 +333,7 @@ def _with_a_loss(events: list[AnyEvent], at: float, worker: int) -> list[AnyEven
         )
     ]
     position = next((i for i, event in enumerate(kept) if event.at >= at), len(kept))
-    losses: list[AnyEvent] = [
-        WorkerLost(at=at, worker=worker, reason="its node no longer answers"),
-        TrialLost(at=at, trial=running[-1], attempt=1, reason="worker lost: its node no longer answers"),
-    ]
+    losses = [WorkerLost(at=at, worker=worker, reason="its node no longer answers")]
     return [*kept[:position], *losses, *kept[position:]]
 
 
@@ -356,14 +349,11 @@ def _with_a_resume(events: list[AnyEvent], at: float, shape: Shape) -> list[AnyE
         versions={**VERSIONS, "ray": "2.61.0"},
         machine=shape.machine,
     )
-    running = {event.trial for event in before if isinstance(event, TrialStarted)}
-    running -= {event.trial for event in before if isinstance(event, TrialFinished)}
-    lost = [TrialLost(at=again, trial=trial, attempt=1, reason="the driver ended") for trial in sorted(running)]
     later = _Invention(shape)
     later.number = 1 + max(event.number for event in before if isinstance(event, ProposalRequested))
     later.grown = []
     later.work(range(shape.workers, 2 * shape.workers), again + 4.0)
-    return [*before, resumed, *lost, *sorted(later.events, key=lambda event: event.at)]
+    return [*before, resumed, *sorted(later.events, key=lambda event: event.at)]
 
 
 def many_workers(
@@ -489,7 +479,6 @@ def many_workers(
                 continue
             if lost_at <= at:
                 rest.append(WorkerLost(at=lost_at, worker=worker, reason="node down"))
-                rest.append(TrialLost(at=lost_at, trial=number, attempt=1, reason="node down"))
             number += 1
             break
     rest.sort(key=lambda event: event.at)

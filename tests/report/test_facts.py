@@ -211,3 +211,11 @@ def test_images_of_lost_attempts_count_as_processed_by_their_trial() -> None:
     images = sum(event.training_images for event in LOSSY if isinstance(event, Progress))
     assert sum(trial.training_images for trial in report.trials) == images
     assert sum(worker.trials for worker in report.workers) == sum(isinstance(e, TrialStarted) for e in LOSSY)
+
+
+def test_a_worker_that_is_lost_takes_its_trial_along_with_the_reason() -> None:
+    report = gather(LOSSY)
+
+    gone = next(worker for worker in report.workers if worker.lost is not None)
+    lost = [trial for trial in report.trials if trial.outcome == "lost"]
+    assert [(trial.worker, trial.ended, trial.reason) for trial in lost] == [(gone.number, gone.lost, gone.lost_reason)]

@@ -24,7 +24,7 @@ from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import SyntheticConf
 from aiperf.train.group import RankGroup, WorkerEnded
 from morphism import Graph, cost, encode
-from tests.train.orders import IMAGES, epochs, follow, graph, hear, one_thread, order, plain_graph, train
+from tests.train.orders import IMAGES, advances, epochs, follow, graph, hear, one_thread, order, plain_graph, train
 
 __all__ = ["one_thread"]
 
@@ -135,7 +135,9 @@ def test_an_interrupted_trial_ends_and_the_ranks_live_on(group: tuple[RankGroup,
     time.sleep(0.3)
     ranks.interrupt(16)
 
-    assert hear(ranks)[-1] == Crashed(trial=16, attempt=1, reason="interrupted", retry=True)
+    heard = hear(ranks)
+    assert advances(heard)[-1].training_images > 0
+    assert heard[-1] == Crashed(trial=16, attempt=1, reason="interrupted", retry=True)
     assert isinstance(follow(ranks, order(trial=17, batch_size=32))[-1], Done)
     assert ranks.pids() == pids
 

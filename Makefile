@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup run test test-all lint bench clean constraints
+.PHONY: help setup run test test-long test-all lint clean constraints
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -23,6 +23,9 @@ run: setup ## the main job on this machine: about 3 minutes, ends with a score a
 
 test: setup ## the tests (under 12 minutes on two cores)
 	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-long: setup ## the long tests alone
+	@$(PYTEST) -m slow $(ARGS)
 
 test-all: setup ## the tests with the long ones
 	@$(PYTEST) $(ARGS)

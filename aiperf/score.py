@@ -264,11 +264,11 @@ def _doubts(books: Books, inside: Window) -> tuple[str, ...]:
     if inside.seconds <= 0:
         doubts.append(f"no valid window: the warm-up of {books.started.warmup_seconds:.0f} s was not over")
     if books.lost_workers:
-        doubts.append(f"{books.lost_workers} of {len(books.presences)} workers were lost")
+        doubts.append(f"workers lost: {books.lost_workers} of {len(books.presences)}")
     if books.lost_attempts:
-        doubts.append(f"{books.lost_attempts} attempts at trials were lost")
+        doubts.append(f"attempts at trials lost: {books.lost_attempts}")
     if books.failed:
-        doubts.append(f"{books.failed} trials failed")
+        doubts.append(f"trials failed: {books.failed}")
     if books.down_seconds:
         doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
     doubts += [f"the driver's wall clock stepped back by {step:.1f} s" for step in books.clock_steps]

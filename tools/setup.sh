@@ -47,7 +47,10 @@ say "3/5 the other packages, pinned by constraints.txt"
 pip_install --editable '.[dev]'
 
 say "4/5 torchvision beside this torch"
-quietly bash tools/torchvision_without_cuda.sh "$PY"
+if ! bash tools/torchvision_without_cuda.sh "$PY" >>"$LOG" 2>&1; then
+  lacks=$(grep -E '^missing:' "$LOG" | tail -n 1 || true)
+  fail "torchvision does not import beside this torch. ${lacks:-The end of $LOG says why.} Then: make setup"
+fi
 
 want="$(pin horovod)"
 if [ "$HOROVOD" = off ]; then

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from aiperf.conf import RunConf, configure, from_plain
-from aiperf.errors import BadConfiguration, CannotResume
-from aiperf.events import RunStarted
-from aiperf.journal import read
-from aiperf.plan import USUAL_START, Plan, make_plan, run_folder, this_machine
+from aiperf.conf import RunConf, configure
+from aiperf.errors import BadConfiguration
+from aiperf.plan import USUAL_START, Plan, make_plan, this_machine
 from aiperf.procedure import epoch_limit
 from aiperf.run import RETAINED
 from aiperf.units import count, duration, operations, size
@@ -24,6 +22,7 @@ BYTES_PER_CHECKPOINTED_PARAMETER = 8
 """Weight and momentum, FP32 each."""
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
+    from aiperf.drive.session import ExecutorOf
 
 WITH_RESUME = ("resume", "resume_until", "runs")
 """What can be said together with resume: all else stands in the journal already."""
@@ -48,34 +47,31 @@ def main(words: Sequence[str]) -> int:
     if conf.dry_run:
         print(describe_plan(make_plan(conf, this_machine(conf))))
         return 0
-    plan = None if conf.resume is not None else make_plan(conf, this_machine(conf))
-    settings = conf if plan is not None else _recorded(conf)
-    if plan is not None:
-        print(describe_plan(plan))
-    # The machine's libraries are loaded only now: whatever is wrong with a configuration is told at once.
+    # The machine's libraries are loaded last: whatever is wrong with a configuration, or a run to resume, is told at once.
+    if conf.resume is not None:
+        from aiperf.drive.session import resumable, resume
+
+        found = resumable(conf)
+        return _driven(found.conf, lambda executor_of, show: resume(found, executor_of, show))
+    plan = make_plan(conf, this_machine(conf))
+    print(describe_plan(plan))
+    from aiperf.drive.session import sit
+
+    return _driven(conf, lambda executor_of, show: sit(plan, executor_of, show))
+
+
+def _driven(conf: RunConf, drive: Callable[[ExecutorOf, Callable[[Driver], None]], Path]) -> int:
     from aiperf.drive.machines import machines
-    from aiperf.drive.session import resume, sit
     from aiperf.drive.view import live_view
     from aiperf.live import Live
 
-    with machines(settings) as executor_of, Live(Console()) as live:
+    with machines(conf) as executor_of, Live(Console()) as live:
 
         def show(driver: Driver) -> None:
             live.show(lambda: live_view(driver))
 
-        folder = sit(plan, executor_of, show) if plan is not None else resume(conf, executor_of, show)
+        folder = drive(executor_of, show)
     return _ended(folder)
-
-
-def _recorded(conf: RunConf) -> RunConf:
-    assert conf.resume is not None
-    first = next(iter(read(run_folder(conf.resume, conf.runs))))
-    assert isinstance(first, RunStarted)
-    if first.simulated:
-        raise CannotResume(
-            f"a simulated run is begun anew, not resumed: equal seed, equal journal; '{conf.resume}' is simulated"
-        )
-    return from_plain(first.config)
 
 
 def _ended(folder: Path) -> int:

@@ -20,7 +20,7 @@ from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.errors import CannotResume
 from aiperf.events import AnyEvent, RunResumed, RunStarted
-from aiperf.journal import NAME, Journal, read
+from aiperf.journal import NAME, Journal, Reading, read
 from aiperf.news import news
 from aiperf.plan import Plan, first_event, new_folder, run_folder, space_of
 from aiperf.run import Run, begin, evolve
@@ -68,19 +68,34 @@ def sit(plan: Plan, executor_of: ExecutorOf, after_turn: Callable[[Driver], None
     return folder
 
 
-def resume(conf: RunConf, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
-    """A run that was killed or ended early, taken up where its journal ends; gives its folder.
+@dataclass(frozen=True, slots=True)
+class Resumable:
+    """A run that can be taken up where its journal ends."""
+
+    folder: Path
+    conf: RunConf
+    standing: Standing
+    reading: Reading
+
+
+def resumable(conf: RunConf) -> Resumable:
+    """Reads the journal of the run that `conf.resume` names; nothing is started or written.
 
     Raises:
-        CannotResume: its declared time is over.
-        JournalDamaged, JournalInUse, NoSuchRun: see aiperf.journal.
+        CannotResume: its declared time is over, or it is simulated.
+        JournalDamaged, NoSuchRun: see aiperf.journal.
     """
     assert conf.resume is not None
     folder = run_folder(conf.resume, conf.runs)
     reader = read(folder, conf.resume_until)
     lines = iter(reader)
-    first = next(lines)
-    assert isinstance(first, RunStarted), "the reader has checked it"
+    first = next(lines, None)
+    if not isinstance(first, RunStarted):
+        raise CannotResume(f"the journal in '{folder}' holds not one whole line; begin another run: python -m aiperf")
+    if first.simulated:
+        raise CannotResume(
+            f"a simulated run is begun anew, not resumed: equal seed, equal journal; '{folder}' is simulated"
+        )
     standing = Standing.at(first)
     for event in lines:
         standing.take(event)
@@ -93,12 +108,22 @@ def resume(conf: RunConf, executor_of: ExecutorOf, after_turn: Callable[[Driver]
         print(
             f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it"
         )
-    with Journal(folder / NAME, reader.reading) as journal:
+    return Resumable(folder, from_plain(first.config), standing, reader.reading)
+
+
+def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
+    """Goes on with a run that was killed or ended early; gives its folder.
+
+    Raises:
+        JournalInUse: another driver has it.
+    """
+    standing = found.standing
+    with Journal(found.folder / NAME, found.reading) as journal:
         resumed = resumption(standing.run, time.time())
         standing.take(resumed)
         journal.append([resumed])
-        _drive(from_plain(first.config), folder, standing, journal, executor_of, resumed.at, after_turn)
-    return folder
+        _drive(found.conf, found.folder, standing, journal, executor_of, resumed.at, after_turn)
+    return found.folder
 
 
 def resumption(run: Run, now_unix: float) -> RunResumed:

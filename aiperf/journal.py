@@ -58,46 +58,51 @@ class Reader:
             raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at '{path}'. Runs lie under runs/")
         self.path = path
         self._until = until
-        self.reading = Reading(0, 0, _ORIGIN, b"")
+        self._at = (0, 0, _ORIGIN)
+        self._torn = b""
+
+    @property
+    def reading(self) -> Reading:
+        """How far the reading has come."""
+        return Reading(*self._at, self._torn)
 
     def __iter__(self) -> Iterator[AnyEvent]:
-        chain, lines, end = _ORIGIN, 0, 0
+        chain, lines, end, until = _ORIGIN, 0, 0, self._until
+        decode, sha256, tail = _decoder.decode, hashlib.sha256, _TAIL + 1
         with self.path.open("rb", buffering=1 << 20) as file:
+            # A million lines must not take long: what is wrong with a line is found out only once one is wrong.
             for line in file:
-                if lines == self._until:
+                if lines == until:
                     break
-                if not line.endswith(b"\n"):
-                    self.reading = Reading(lines, end, chain, line)
+                if line[-1] != 0x0A:
+                    self._torn = line
                     return
-                event, chain = self._parse(line, lines, chain)
+                body = line[:-tail] + b"}"
+                follows = sha256(chain + body).hexdigest().encode()
+                if line[-tail:] != _SEAL + follows + b'"}\n':
+                    raise self._damage(lines, _why_unsealed(line))
+                try:
+                    event = decode(body)
+                except msgspec.ValidationError as error:
+                    raise self._damage(lines, f"it is no event of schema {SCHEMA} ({error})") from error
+                if lines == 0:
+                    self._check_first(event)
+                chain = follows
                 lines += 1
                 end += len(line)
+                self._at = (lines, end, chain)
                 yield event
-                self.reading = Reading(lines, end, chain, b"")
-        if self._until is not None and lines < self._until:
-            raise JournalDamaged(f"resume_until={self._until}, but '{self.path}' has only {lines} whole lines")
+        if until is not None and lines < until:
+            raise JournalDamaged(f"resume_until={until}, but '{self.path}' has only {lines} whole lines")
 
-    def _parse(self, line: bytes, lines: int, chain: bytes) -> tuple[AnyEvent, bytes]:
-        body = line[: -_TAIL - 1] + b"}"
-        found = line[-_HEX - 3 : -3]
-        if line[-_TAIL - 1 : -_HEX - 3] != _SEAL or not line.endswith(b'"}\n'):
-            raise self._damage(lines, "it carries no seal")
-        expected = seal(chain, body)
-        if found != expected:
-            raise self._damage(lines, "its seal does not follow from the line before it: one of the two was changed")
-        try:
-            event = _decoder.decode(body)
-        except msgspec.ValidationError as error:
-            raise self._damage(lines, f"it is no event of schema {SCHEMA} ({error})") from error
-        if lines == 0:
-            if not isinstance(event, RunStarted):
-                raise self._damage(lines, f"a journal begins with RunStarted, this one with {type(event).__name__}")
-            if event.schema != SCHEMA:
-                raise JournalDamaged(
-                    f"'{self.path}' has schema {event.schema}; this release reads schema {SCHEMA}. "
-                    "Read it with the release that wrote it"
-                )
-        return event, expected
+    def _check_first(self, event: AnyEvent) -> None:
+        if not isinstance(event, RunStarted):
+            raise self._damage(0, f"a journal begins with RunStarted, this one with {type(event).__name__}")
+        if event.schema != SCHEMA:
+            raise JournalDamaged(
+                f"'{self.path}' has schema {event.schema}; this release reads schema {SCHEMA}. "
+                "Read it with the release that wrote it"
+            )
 
     def _damage(self, lines: int, why: str) -> JournalDamaged:
         with self.path.open("rb") as file:
@@ -106,6 +111,12 @@ class Reader:
             f"journal damaged at line {lines + 1} of {total}: {why}; the {lines} events before it are whole. "
             f"To go on from there: resume_until={lines}"
         )
+
+
+def _why_unsealed(line: bytes) -> str:
+    if line[-_TAIL - 1 : -_HEX - 3] != _SEAL:
+        return "it carries no seal"
+    return "its seal does not follow from the line before it: one of the two was changed"
 
 
 def read(path: Path, until: int | None = None) -> Reader:

@@ -74,7 +74,8 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
         return None
     for _ in range(_TRIES):
         morphs = [drawn(kinds, random)]
-        graph, _ = apply(history.graph(parent), morphs[0])
+        # Remembered: after thousands of proposals from one parent most of its nearest children are known, and are drawn again.
+        graph = history.grown(parent, tuple(morphs))
         while len(morphs) < count and (next_kinds := by_kind(legal(graph, history.space.budget))):
             morphs.append(drawn(next_kinds, random))
             graph, _ = apply(graph, morphs[-1])

@@ -22,12 +22,9 @@ class RandomSearch:
         """See searchers.history.Searcher; raises NothingToPropose."""
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
-        # Of the best sixteen, like every other searcher: whoever is a parent is kept on disk until its last child has begun, and
-        # drawing from all that happen to be there kept one checkpoint for each worker of a simulated 1024.
-        parents = history.parents()
-        index = int(random.random() * (len(parents) + 1))
-        if index < len(parents):
-            parent = parents[index]
+        index = int(random.random() * (history.inheritable() + 1))
+        if index < history.inheritable():
+            parent = history.inheritable_at(index)
             morphs = grown_at_random(history, parent, count, random)
             if morphs is not None:
                 return parent, copies_drawn(morphs, request)

@@ -73,7 +73,9 @@ class WorkerHost:
     def live(self) -> None:
         """Brings the ranks up and passes their words on; returns when the worker was ended, raises when it cannot go on."""
         ready = self._group.start()
-        machine = describe()
+        machine = msgspec.to_builtins(describe())
+        if ready.matmul_flops is not None:
+            machine["measured_matmul_flops"] = {ready.precision: ready.matmul_flops}
         put(
             self._mailbox,
             [
@@ -84,7 +86,7 @@ class WorkerHost:
                     device=ready.device,
                     device_memory_bytes=ready.device_memory_bytes,
                     collective=ready.collective,
-                    machine=msgspec.to_builtins(machine),
+                    machine=machine,
                 )
             ],
         )

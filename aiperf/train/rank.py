@@ -19,7 +19,7 @@ import traceback
 from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 from aiperf.train.pulse import Pulse
 from aiperf.train.wire import Do, Failed, Ready, Setup
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from aiperf.train.checkpoint import Writer
     from aiperf.train.collective import Collective
 
+PEAK_SECONDS = 0.3
+"""For measuring the matrix product that a processor's utilisation is held against."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -79,6 +81,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
     largest = largest_batch(start, device, place.precision, setup.conf, place.memory_bytes) if is_first else 0
     collective.total([0.0])
+    # together, as they will train: what one core does alone is not what each of them does beside the others
+    peak = _measured_peak(place.precision.name, setup.threads) if device.type == "cpu" else None
     pipe.send(
         Ready(
             ranks=setup.ranks,
@@ -87,6 +91,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
             collective=collective.name,
             family=start.fingerprint,
             largest_batch=largest,
+            precision=place.precision.name,
+            matmul_flops=peak,
         )
     )
     orders: queue.SimpleQueue[Do] = queue.SimpleQueue()
@@ -98,6 +104,13 @@ def _serve(setup: Setup, pipe: Connection) -> None:
         for word in loop.train(do.order, place, do.taken):
             if is_first:
                 pipe.send(word)
+
+
+def _measured_peak(precision: str, threads: int) -> float:
+    from aiperf.train.matmul_peak import CpuDataType, measured_matmul_flops
+
+    assert precision in get_args(CpuDataType), "no processor computes in tf32"
+    return measured_matmul_flops(cast(CpuDataType, precision), threads, PEAK_SECONDS)
 
 
 def _listen(pipe: Connection, orders: queue.SimpleQueue[Do], writer: Writer | None) -> None:

@@ -56,6 +56,10 @@ class Ready:
     """The starting graph's fingerprint."""
     largest_batch: int
     """Measured by rank 0, 0 from the others."""
+    precision: str
+    """What trials compute in."""
+    matmul_flops: float | None
+    """Without an accelerator: FLOPS of this rank's fastest matrix product in that precision, all ranks at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from aiperf.train.data.description import DIGITS
+from aiperf.train.data.errors import MissingData
 from aiperf.train.data.inmemory import InMemory, Stored
 from aiperf.train.data.order import draws
 from aiperf.train.data.pixels import Normaliser
@@ -29,13 +34,23 @@ def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
     return np.nonzero(~validates)[0], np.nonzero(validates)[0]
 
 
+def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Images (1797, 8, 8), grey values 0..16, and labels, as sklearn.datasets.load_digits gives them.
+
+    Read from scikit-learn's own file: importing the package would take every rank over a second of a run's start.
+    """
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise MissingData("the digits ship inside scikit-learn, which is not installed: make setup")
+    with gzip.open(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as lines:
+        table = np.loadtxt(lines, delimiter=",")
+    return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)
+
+
 def open_splits() -> tuple[InMemory, InMemory]:
     """Training and validation, in memory."""
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    pixels = torch.from_numpy(np.rint(digits.images * (255 / _GREYS)).astype(np.uint8))[..., None]
-    labels = digits.target.astype(np.int64)
+    images, labels = read()
+    pixels = torch.from_numpy(np.rint(images * (255 / _GREYS)).astype(np.uint8))[..., None]
     normalise = Normaliser(DIGITS.image, DIGITS.mean, DIGITS.std)
     training, validation = (
         InMemory(Stored(pixels[torch.from_numpy(chosen)]), labels[chosen], normalise) for chosen in split(labels)

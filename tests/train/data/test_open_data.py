@@ -15,7 +15,7 @@ import torch
 from omegaconf import OmegaConf
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.data import cifar10, hostcache
+from aiperf.train.data import cifar10, digits, hostcache
 from aiperf.train.data.conf import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.train.data.describe import describe
 from aiperf.train.data.errors import DamagedData, DataError, MissingData
@@ -360,3 +360,12 @@ def test_real_imagenet_images_are_read_whole(tmp_path: Path) -> None:
 
         assert not data.description.is_full_imagenet
     assert abs(float(images.mean())) < 0.3 and 0.8 < float(images.std()) < 1.4
+
+
+def test_the_digits_are_those_that_scikit_learn_gives() -> None:
+    from sklearn.datasets import load_digits
+
+    images, labels = digits.read()
+
+    given = load_digits()
+    assert (images == given.images).all() and (labels == given.target).all()

@@ -1,7 +1,7 @@
 """What driver and executor say to each other.
 
-Orders go down, words come back. Words carry no clock reading: a worker speaks in sums since the epoch began, so that a word
-that is lost, late, doubled or out of order takes nothing away.
+Orders go down, words come back. Words carry no clock reading: a worker speaks in sums, so that a word that is lost,
+late, doubled or out of order takes nothing away.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Prepared(_Message, frozen=True, kw_only=True):
 
 
 class Advanced(_Message, frozen=True, kw_only=True):
-    """Sums since the epoch began: images of all ranks, seconds of the slowest part of rank 0's clock."""
+    """Sums: images of all ranks since the epoch began, seconds of rank 0 since the order was taken."""
 
     trial: int
     attempt: int

@@ -89,7 +89,7 @@ class Trial:
     validation_images: int = 0
     interval_end: float = 0.0
     sums: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
-    """busy, communication, validation, input and checkpoint seconds since the epoch began."""
+    """busy, communication, validation, input and checkpoint seconds of the attempt."""
 
 
 @dataclass(slots=True)
@@ -285,13 +285,13 @@ def _started(run: Run, event: TrialStarted) -> None:
     trial.epoch = event.epoch - 1
     del trial.losses[trial.epoch :], trial.accuracies[trial.epoch :]
     trial.best_accuracy = max(trial.accuracies, default=0.0)
+    trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)
     _begin_epoch(trial, event.epoch)
 
 
 def _begin_epoch(trial: Trial, epoch: int) -> None:
     trial.current_epoch = epoch
     trial.training_images = trial.validation_images = 0
-    trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def _progressed(run: Run, event: Progress) -> None:

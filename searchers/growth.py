@@ -74,13 +74,16 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
         return None
     for _ in range(_TRIES):
         morphs = [drawn(kinds, random)]
-        # Remembered: after thousands of proposals from one parent most of its nearest children are known, and are drawn again.
+        if count == 1 and history.is_known_child(parent, morphs[0]):
+            continue
         graph = history.grown(parent, tuple(morphs))
         while len(morphs) < count and (next_kinds := by_kind(legal(graph, history.space.budget))):
             morphs.append(drawn(next_kinds, random))
             graph, _ = apply(graph, morphs[-1])
         if not history.was_proposed(graph.fingerprint):
             return tuple(morphs)
+        if len(morphs) == 1:
+            history.remember_child(parent, morphs[0])
     return None
 
 

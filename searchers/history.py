@@ -34,7 +34,8 @@ PARENTS: Final = 16
 """Trials that can be parents: the best whose weights can be inherited."""
 
 _GRAPHS_REMEMBERED: Final = 64
-_GROWN_REMEMBERED: Final = 4
+_GROWN_REMEMBERED: Final = 256
+_CHILDREN_REMEMBERED: Final = 16384
 _LEGAL_REMEMBERED: Final = 64
 _OUTLINES_REMEMBERED: Final = 4096
 
@@ -208,6 +209,7 @@ class History:
     _grown: OrderedDict[tuple[int | None, tuple[Morph, ...]], Graph] = field(
         default_factory=OrderedDict, init=False, repr=False
     )
+    _known_children: OrderedDict[tuple[int | None, Morph], None] = field(default_factory=OrderedDict, init=False, repr=False)
     _legal: OrderedDict[int | None, tuple[Morph, ...]] = field(default_factory=OrderedDict, init=False, repr=False)
     _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
 
@@ -378,6 +380,17 @@ class History:
                 graph, _ = apply(graph, morph)
             _remember(self._grown, key, graph, _GROWN_REMEMBERED)
         return self._grown[key]
+
+    def is_known_child(self, parent: int | None, morph: Morph) -> bool:
+        """Whether remember_child was told of it, and it was not forgotten since."""
+        return (parent, morph) in self._known_children
+
+    def remember_child(self, parent: int | None, morph: Morph) -> None:
+        """That a parent with this morph is an architecture that was a trial before: it need not be built to be known again.
+
+        After thousands of proposals most of what is drawn next to one parent is.
+        """
+        _remember(self._known_children, (parent, morph), None, _CHILDREN_REMEMBERED)
 
     def legal(self, number: int | None) -> tuple[Morph, ...]:
         """Every morph that is legal on a trial's graph within the budget (remembered)."""

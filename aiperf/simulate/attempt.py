@@ -87,6 +87,8 @@ class Attempt:
     _epoch_ends: float = 0.0
     _said: float = 0.0
     _cut: float = math.inf
+    _before: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    """busy, communication, validation, input and checkpoint seconds of the finished epochs."""
 
     @property
     def is_over(self) -> bool:
@@ -158,13 +160,12 @@ class Attempt:
                 )
             ]
         fate.out_of_memory_in = None
+        self._before = _seconds(self._advanced(now))
         before, self.batch_size = self.batch_size, max(1, self.batch_size // 2)
         self.pace = self.pace_of(self.batch_size)
         self._begin_epoch(self.epoch, now)
         return [
-            OutOfMemory(
-                trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=self.batch_size
-            )
+            OutOfMemory(trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=self.batch_size)
         ]
 
     def _end_epoch(self, now: float) -> list[Word]:
@@ -172,8 +173,10 @@ class Attempt:
         loss = curve.loss(epoch, self.task.classes)
         self.losses.append(loss)
         self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
+        sums = self._advanced(now)
+        self._before = _seconds(sums)
         done = EpochDone(
-            advanced=self._advanced(now),
+            advanced=sums,
             accuracy=1 - curve.error(epoch),
             validation_loss=loss,
             training_loss=0.9 * loss,
@@ -201,15 +204,33 @@ class Attempt:
             steps, images = pace.steps, task.training_images
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
             validated = task.validation_images * validation / pace.validation_seconds
+        inside_seconds = (
+            (steps * pace.busy_seconds + validation) * rate,
+            steps * pace.communication_seconds * rate,
+            validation * rate,
+            steps * pace.input_seconds * rate,
+            checkpoint * rate,
+        )
+        seconds = [before + inside for before, inside in zip(self._before, inside_seconds, strict=True)]
         return Advanced(
             trial=self.order.trial,
             attempt=self.order.attempt,
             epoch=self.epoch,
             training_images=images,
             validation_images=int(validated),
-            busy_seconds=(steps * pace.busy_seconds + validation) * rate,
-            communication_seconds=steps * pace.communication_seconds * rate,
-            validation_seconds=validation * rate,
-            input_seconds=steps * pace.input_seconds * rate,
-            checkpoint_seconds=checkpoint * rate,
+            busy_seconds=seconds[0],
+            communication_seconds=seconds[1],
+            validation_seconds=seconds[2],
+            input_seconds=seconds[3],
+            checkpoint_seconds=seconds[4],
         )
+
+
+def _seconds(sums: Advanced) -> tuple[float, float, float, float, float]:
+    return (
+        sums.busy_seconds,
+        sums.communication_seconds,
+        sums.validation_seconds,
+        sums.input_seconds,
+        sums.checkpoint_seconds,
+    )

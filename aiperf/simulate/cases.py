@@ -173,7 +173,7 @@ def explained(failed: Failed, keep: Path | None = None) -> str:
     The journal is kept in the file `keep`, where one is given.
     """
     lines = failed.journal.splitlines()
-    told = [f"{failed.law}", failed.what, f"seed {failed.case.seed}: play({failed.case!r})", f"{len(lines)} lines of journal"]
+    told = [failed.what, f"seed {failed.case.seed}: play({failed.case!r})", f"{len(lines)} lines of journal"]
     if keep is not None:
         keep.write_bytes(failed.journal)
         told.append(f"kept in '{keep}'")
@@ -196,7 +196,10 @@ def story(journal: bytes, trial: int) -> list[str]:
             for number, event in enumerate(read(path), start=1):
                 if getattr(event, "trial", None) == trial or getattr(event, "number", None) == trial:
                     workers |= {getattr(event, "worker", -1)}
-                elif getattr(event, "worker", None) not in workers and type(event).__name__ not in ("RunResumed", "RunEnded"):
+                elif getattr(event, "worker", None) not in workers and type(event).__name__ not in (
+                    "RunResumed",
+                    "RunEnded",
+                ):
                     continue
                 if getattr(event, "trial", trial) == trial == getattr(event, "number", trial):
                     told.append(f"{number:>6} {_in_words(event)}")
@@ -206,7 +209,11 @@ def story(journal: bytes, trial: int) -> list[str]:
 
 
 def _in_words(event: AnyEvent) -> str:
-    fields = {name: value for name, value in msgspec.structs.asdict(event).items() if name not in ("at", "machine", "versions")}
+    fields = {
+        name: value
+        for name, value in msgspec.structs.asdict(event).items()
+        if name not in ("at", "machine", "versions")
+    }
     return _short(f"{event.at:10.3f} s  {type(event).__name__} " + " ".join(f"{k}={v}" for k, v in fields.items()))
 
 

@@ -66,6 +66,11 @@ class World:
     inherited: dict[int, float] = field(default_factory=dict)
     """The experience that each trial began with: a later attempt begins with no other, though the parent's weights be gone."""
 
+    def speed_of(self, host: int) -> float:
+        """How fast a host is: 1 is the configured speed; the same in every sitting."""
+        draw = random.Random(derive(self.seed, "host", host))
+        return max(0.2, 1 + self.conf.speed_spread * draw.gauss(0.0, 1.0))
+
 
 class SimulatedExecutor:
     """One sitting's. Times of its heap are the driver's clock."""
@@ -185,7 +190,9 @@ class SimulatedExecutor:
 
         self.after(seconds, up)
 
-    def lose(self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None) -> None:
+    def lose(
+        self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
+    ) -> None:
         """A worker ends, with what it trains; another comes up in its place. Unnoticed: nobody says that it is gone."""
         worker = self.workers.pop(number, None)
         if worker is None:
@@ -221,10 +228,9 @@ class SimulatedExecutor:
         heappush(self._heap, (due, self._sequence, kind, what))
 
     def _up(self, slot: int) -> None:
-        conf, seed = self.world.conf, self.world.seed
+        conf = self.world.conf
         host = slot // conf.workers_per_host
-        speed = max(0.2, 1 + conf.speed_spread * random.Random(derive(seed, "host", host)).gauss(0.0, 1.0))
-        worker = Worker(self._next_worker, slot, f"host{host:04d}", speed)
+        worker = Worker(self._next_worker, slot, f"host{host:04d}", self.world.speed_of(host))
         self._next_worker += 1
         for fault in self.world.faults:
             fault.joined(self, worker)
@@ -299,7 +305,10 @@ class SimulatedExecutor:
             world.inherited[order.trial] = inherited
         draw = random.Random(derive(order.seed, "preparing", order.attempt))
         weights = 4 * figures.parameters / conf.weights_bytes_per_second
-        build, compiling = conf.build_seconds * (0.8 + 0.4 * draw.random()), conf.compile_seconds * (0.8 + 0.4 * draw.random())
+        build, compiling = (
+            conf.build_seconds * (0.8 + 0.4 * draw.random()),
+            conf.compile_seconds * (0.8 + 0.4 * draw.random()),
+        )
         pace_of = partial(self._pace, figures, worker.speed)
         return Attempt(
             order=order,

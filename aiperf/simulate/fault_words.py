@@ -82,13 +82,19 @@ def parse(word: str) -> Fault:
 def _value(fault: str, parameter: Field[object], text: str) -> float | str:
     if parameter.type == "str":
         if text not in _WHEN:
-            raise BadConfiguration(f"{fault}: {parameter.name} is one of {', '.join(_WHEN)}; found {text!r}{_nearest(text, _WHEN)}")
+            raise BadConfiguration(
+                f"{fault}: {parameter.name} is one of {', '.join(_WHEN)}; found {text!r}{_nearest(text, _WHEN)}"
+            )
         return text
     try:
         value = float(text)
     except ValueError as error:
         raise BadConfiguration(f"{fault}: {parameter.name} is a number; found {text!r}") from error
-    if not 0 <= value < float("inf") or (parameter.name in _SHARES and value > 1) or (value == 0 and parameter.name not in _SHARES):
+    if (
+        not 0 <= value < float("inf")
+        or (parameter.name in _SHARES and value > 1)
+        or (value == 0 and parameter.name not in _SHARES)
+    ):
         law = "lies between 0 and 1" if parameter.name in _SHARES else "is above 0"
         raise BadConfiguration(f"{fault}: {parameter.name} {law}; found {text!r}")
     return value

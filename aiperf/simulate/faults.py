@@ -406,5 +406,9 @@ class DiskFull(Fault):
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
         if self.draw.random() >= self.rate:
             return None
-        whole, torn, down = self.draw.randrange(len(events)), self.draw.random(), self.draw.expovariate(1 / self.seconds)
+        whole, torn, down = (
+            self.draw.randrange(len(events)),
+            self.draw.random(),
+            self.draw.expovariate(1 / self.seconds),
+        )
         return Death(whole, torn, down, is_disk_full=True)

@@ -189,7 +189,9 @@ class Auditor:
     def _check_orders(self) -> None:
         for trial, attempt in self.witness.orders:
             if trial not in self._trials or self._trials[trial].attempt < attempt:
-                raise BrokenLaw(WRITTEN, f"attempt {attempt} of trial {trial} was ordered, and is not in the journal", trial)
+                raise BrokenLaw(
+                    WRITTEN, f"attempt {attempt} of trial {trial} was ordered, and is not in the journal", trial
+                )
         self.witness.orders.clear()
 
     # --- one event
@@ -304,7 +306,9 @@ class Auditor:
         if event.number != self._next_number:
             raise BrokenLaw(LIMITS, f"proposal {event.number} was requested; {self._next_number} would be next")
         if event.position != self.line - 1:
-            raise BrokenLaw(REPLAY, f"proposal {event.number} at line {self.line} says that it saw {event.position} lines")
+            raise BrokenLaw(
+                REPLAY, f"proposal {event.number} at line {self.line} says that it saw {event.position} lines"
+            )
         rounds = {self._trials[waiting].round for waiting in worker.waiting}
         rounds |= {self._requests[requested].round for requested in worker.requested}
         if event.round in rounds or not worker.rounds < event.round <= worker.rounds + self._buffer:
@@ -331,7 +335,9 @@ class Auditor:
             raise BrokenLaw(PRESENT, f"trial {event.trial} was started on worker {event.worker}", event.trial)
         if worker.trial is not None:
             raise BrokenLaw(
-                ONE_TRIAL, f"worker {event.worker} trains trial {worker.trial}, and was given trial {event.trial}", event.trial
+                ONE_TRIAL,
+                f"worker {event.worker} trains trial {worker.trial}, and was given trial {event.trial}",
+                event.trial,
             )
         if event.attempt != trial.attempt + 1 or trial.state not in ("waiting", "lost"):
             raise BrokenLaw(
@@ -343,7 +349,9 @@ class Auditor:
             raise BrokenLaw(LIMITS, f"trial {event.trial} was started again after {trial.losses} losses", event.trial)
         if event.epoch != trial.saved + 1:
             raise BrokenLaw(
-                LOST, f"trial {event.trial} goes on from epoch {event.epoch}; epoch {trial.saved} was saved last", event.trial
+                LOST,
+                f"trial {event.trial} goes on from epoch {event.epoch}; epoch {trial.saved} was saved last",
+                event.trial,
             )
         if event.attempt == 1:
             worker.rounds += 1
@@ -364,7 +372,9 @@ class Auditor:
         trial = self._current(event.trial, event.attempt)
         worker = self._workers[event.worker]
         if worker.trial != event.trial:
-            raise BrokenLaw(ONE_TRIAL, f"worker {event.worker} trains trial {worker.trial}, not {event.trial}", event.trial)
+            raise BrokenLaw(
+                ONE_TRIAL, f"worker {event.worker} trains trial {worker.trial}, not {event.trial}", event.trial
+            )
         if event.epoch != trial.epoch:
             raise BrokenLaw(ONCE, f"trial {event.trial} is in epoch {trial.epoch}, not {event.epoch}", event.trial)
         if not worker.interval_end <= event.start <= event.end <= event.at:
@@ -399,7 +409,9 @@ class Auditor:
     def _epoch_finished(self, event: EpochFinished) -> None:
         trial = self._current(event.trial, event.attempt)
         if event.epoch != trial.epoch:
-            raise BrokenLaw(ONCE, f"epoch {event.epoch} of trial {event.trial} ended in epoch {trial.epoch}", event.trial)
+            raise BrokenLaw(
+                ONCE, f"epoch {event.epoch} of trial {event.trial} ended in epoch {trial.epoch}", event.trial
+            )
         whole = (self.task.training_images, self.task.validation_images)
         if self._sums[event.trial] != whole:
             raise BrokenLaw(
@@ -464,21 +476,29 @@ class Auditor:
                 waits = rounds[worker.rounds + 1]
                 raise BrokenLaw(IDLE, f"worker {number} idles, and trial {waits} waits for it", waits)
             if len(worker.waiting) + len(worker.requested) != self._buffer:
-                raise BrokenLaw(IDLE, f"worker {number} has {len(worker.waiting)} proposals, {len(worker.requested)} requested")
+                raise BrokenLaw(
+                    IDLE, f"worker {number} has {len(worker.waiting)} proposals, {len(worker.requested)} requested"
+                )
         overdue = self._silence + TURN_SECONDS + 1e-6
         for request in self._requests.values():
             if now - request.at > overdue:
-                raise BrokenLaw(IDLE, f"proposal {request.number} has been waited for since {request.at} s", request.number)
+                raise BrokenLaw(
+                    IDLE, f"proposal {request.number} has been waited for since {request.at} s", request.number
+                )
         for trial_number in driver.run.running:
             if now - driver.run.trials[trial_number].last_word > overdue:
-                raise BrokenLaw(IDLE, f"trial {trial_number} has been silent for longer than {self._silence} s", trial_number)
+                raise BrokenLaw(
+                    IDLE, f"trial {trial_number} has been silent for longer than {self._silence} s", trial_number
+                )
 
     def _compare(self, driver: Driver) -> None:
         events = list(read(driver.journal.path))
         replayed = replay(events)
         for name in replayed.__dataclass_fields__:
             if getattr(replayed, name) != getattr(driver.run, name):
-                raise BrokenLaw(REPLAY, f"Run.{name}: live {getattr(driver.run, name)}, replayed {getattr(replayed, name)}")
+                raise BrokenLaw(
+                    REPLAY, f"Run.{name}: live {getattr(driver.run, name)}, replayed {getattr(replayed, name)}"
+                )
         if books(events) != driver.books:
             raise BrokenLaw(REPLAY, "the live books are not those of the journal")
 
@@ -496,7 +516,9 @@ class Auditor:
             for epoch, rows in trial.rows.items():
                 images = (sum(row.training for row in rows), sum(row.validation for row in rows))
                 if images[0] > self.task.training_images or images[1] > self.task.validation_images:
-                    raise BrokenLaw(ONCE, f"{images} images of epoch {epoch} of trial {trial.number} count", trial.number)
+                    raise BrokenLaw(
+                        ONCE, f"{images} images of epoch {epoch} of trial {trial.number} count", trial.number
+                    )
                 for row in rows:
                     done = row.training * training + row.validation * validation
                     total += done
@@ -508,7 +530,9 @@ class Auditor:
                         inside.append(done)
             booked = booked_of.get(trial.number, 0.0)
             if not math.isclose(booked, total, rel_tol=1e-12):
-                raise BrokenLaw(ONCE, f"trial {trial.number}: {booked!r} operations in the books, {total!r} done", trial.number)
+                raise BrokenLaw(
+                    ONCE, f"trial {trial.number}: {booked!r} operations in the books, {total!r} done", trial.number
+                )
         found = score(kept).flops_per_second
         expected = math.fsum(inside) / (end - begin) if end > begin else None
         if (found is None) != (expected is None) or (found and not math.isclose(found, expected or 0.0, rel_tol=1e-9)):

@@ -77,7 +77,9 @@ def open_run(conf: RunConf) -> Opening:
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
     if conf.resume is not None:
-        raise BadConfiguration("a simulated run is begun anew, not resumed: equal seed, equal journal; leave resume out")
+        raise BadConfiguration(
+            "a simulated run is begun anew, not resumed: equal seed, equal journal; leave resume out"
+        )
     _check(cluster)
     parse_all(cluster.faults, conf.seed)
     if cluster.profile is not None:
@@ -131,9 +133,7 @@ def told(effort: Effort, simulated_seconds: float) -> str:
 
 def _figures(space: Space) -> Figures:
     counted = cost(space.start)
-    return Figures(
-        counted.forward_flops + counted.backward_flops, counted.forward_validation_flops, counted.parameters
-    )
+    return Figures(counted.forward_flops + counted.backward_flops, counted.forward_validation_flops, counted.parameters)
 
 
 def _dataset(conf: RunConf) -> DataSet:

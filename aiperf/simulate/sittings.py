@@ -60,7 +60,11 @@ class Effort:
 
 
 def drive(
-    world: World, first: RunStarted, path: Path, audience: Audience | None = None, after_turn: Callable[[Driver], None] | None = None
+    world: World,
+    first: RunStarted,
+    path: Path,
+    audience: Audience | None = None,
+    after_turn: Callable[[Driver], None] | None = None,
 ) -> Effort:
     """Writes the journal at `path`, which is not there yet; gives what it cost.
 

@@ -1,4 +1,4 @@
-"""Where the time of an epoch goes: sums since it began, and the words that report them.
+"""Where the time of an attempt goes: sums, and the words that report them.
 
 Fed with finished steps (begin and end in seconds since the order was taken), it adds them up and says `Advanced` when a
 report is due. Time between two steps of a pass is waiting for input; a step is busy; the rest of an epoch is neither.
@@ -14,7 +14,7 @@ from aiperf.messages import Advanced
 
 @dataclass(slots=True)
 class Sums:
-    """Since the epoch began; seconds of rank 0, images of all ranks."""
+    """Images of all ranks since the epoch began; seconds of rank 0 since the order was taken."""
 
     training_images: int = 0
     validation_images: int = 0
@@ -50,6 +50,12 @@ class Reports:
         self._every = progress_seconds
         self._edges = sorted(edges)
         self._last = 0.0
+        self.sums = Sums()
+
+    def begin_epoch(self) -> Sums:
+        """Images are counted from nothing; seconds go on."""
+        self.sums.training_images = self.sums.validation_images = 0
+        return self.sums
 
     def is_due(self, now: float) -> bool:
         """Whether to report at a step that ended now.
@@ -68,7 +74,7 @@ class EpochClock:
     def __init__(self, reports: Reports, epoch: int) -> None:
         self._reports = reports
         self._epoch = epoch
-        self._sums = Sums()
+        self._sums = reports.begin_epoch()
         self._now = 0.0
 
     def begin_pass(self, now: float) -> None:
@@ -89,6 +95,11 @@ class EpochClock:
             sums.validation_seconds += seconds
         self._now = begin + seconds
         return self._advanced() if self._reports.is_due(self._now) else None
+
+    def exchanged(self, seconds: float) -> None:
+        """Ranks made their statistics, or their results, one: part of the training as the exchange of gradients is."""
+        self._sums.busy_seconds += seconds
+        self._sums.communication_seconds += seconds
 
     def stood_still(self, seconds: float) -> None:
         """Training waited for a checkpoint to be taken."""

@@ -55,8 +55,10 @@ def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
             held.append(word)
         while held and _is_ready(held[0]):
             yield _settled(held.popleft())
-    while held:
-        yield _settled(held.popleft())
+    while held:  # nothing is trained any more: what the last file still takes, training stands still for
+        began = time.monotonic()
+        word = _settled(held.popleft())
+        yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
 
 
 @dataclass(slots=True)
@@ -96,6 +98,12 @@ def _settled(word: Word | _WhenWritten) -> Word:
         print(f"no checkpoint of trial {word.word.advanced.trial}: {error}", file=sys.stderr, flush=True)
         stands = False
     return msgspec.structs.replace(word.word, checkpoint=stands)
+
+
+def _stood_still(word: EpochDone, seconds: float) -> EpochDone:
+    sums = word.advanced
+    waited = msgspec.structs.replace(sums, checkpoint_seconds=sums.checkpoint_seconds + seconds)
+    return msgspec.structs.replace(word, advanced=waited)
 
 
 class _Interrupted(Exception):
@@ -183,9 +191,13 @@ class _Attempt:
 
         training = yield from self._training(ready, clock)
         # each rank normalised with its own images; from here on they are one network again
+        began = self._now()
         place.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
+        clock.exchanged(self._now() - began)
         validation = yield from self._validation(ready, clock)
+        began = self._now()
         sums = place.collective.total([*training.read(), *validation.read()])
+        clock.exchanged(self._now() - began)
         training_images, training_loss, _, validation_images, validation_loss, correct = sums
         self._losses.append(validation_loss / validation_images)
         is_finite = math.isfinite(training_loss) and math.isfinite(validation_loss)
@@ -212,8 +224,8 @@ class _Attempt:
         timeline, ranks = place.timeline, place.collective.ranks
         account = _Account(place.device)
         exchange.module.train()
-        batches = place.data.training(ready.batch, **walk(place), epoch=self._epoch, seed=derive(order.seed, "order"))
         clock.begin_pass(self._now())
+        batches = place.data.training(ready.batch, **walk(place), epoch=self._epoch, seed=derive(order.seed, "order"))
         pending: deque[_Pending] = deque()
         try:
             for batch in batches:
@@ -244,8 +256,8 @@ class _Attempt:
         timeline = place.timeline
         account = _Account(place.device)
         network.eval()
-        batches = place.data.validation(ready.batch, **walk(place))
         clock.begin_pass(self._now())
+        batches = place.data.validation(ready.batch, **walk(place))
         pending: deque[_Pending] = deque()
         try:
             for batch in batches:

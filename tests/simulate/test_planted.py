@@ -20,7 +20,16 @@ from aiperf.books import Books
 from aiperf.decide import Command, Request, Start
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import Standing
-from aiperf.events import AnyEvent, BatchReduced, Progress, RunResumed, TrialFinished, TrialStarted, WorkerJoined, WorkerLost
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    Progress,
+    RunResumed,
+    TrialFinished,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+)
 from aiperf.hear import hear
 from aiperf.journal import Journal
 from aiperf.messages import Done, Train, Word, WorkerUp
@@ -156,7 +165,9 @@ def asking_for_a_round_twice_after_a_rejection(patch: pytest.MonkeyPatch) -> Non
             for name in run.hungry:
                 worker = run.workers[name]
                 for ahead in range(len(worker.waiting) + len(worker.requested), run.limits.buffer):
-                    commands.append(Request(number, name, worker.round + ahead + 1, derive(run.limits.seed, "proposal", number)))
+                    commands.append(
+                        Request(number, name, worker.round + ahead + 1, derive(run.limits.seed, "proposal", number))
+                    )
                     number += 1
         return commands
 
@@ -289,7 +300,9 @@ def _only_this_defect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("planted_in", {id(each): each for _, each, _ in PLANTS}.values(), ids=lambda each: f"seed{each.seed}")
+@pytest.mark.parametrize(
+    "planted_in", {id(each): each for _, each, _ in PLANTS}.values(), ids=lambda each: f"seed{each.seed}"
+)
 def test_without_a_defect_the_same_runs_keep_every_law(planted_in: Case) -> None:
     play(planted_in)
 
@@ -304,7 +317,9 @@ def test_a_planted_defect_is_caught(plant: Plant, planted_in: Case, law: str, mo
     assert caught.value.law == law, str(caught.value)
 
 
-def test_a_broken_law_is_told_with_its_seed_a_short_journal_and_the_trials_story(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_law_is_told_with_its_seed_a_short_journal_and_the_trials_story(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     retrying_without_end(monkeypatch)
     with pytest.raises(Failed) as caught:
         play(case(1, "worker_lost(rate=0.5)", "late", "straggler"))
@@ -313,6 +328,7 @@ def test_a_broken_law_is_told_with_its_seed_a_short_journal_and_the_trials_story
     told = explained(least)
 
     assert least.case.faults == ("worker_lost(rate=0.5)",)
-    assert len(least.journal) <= len(caught.value.journal)
+    assert least.case.workers == 1
+    assert least.journal.count(b"\n") < 50
     assert "seed 1" in told and f"the story of trial {least.trial}" in told
-    assert told.count("TrialStarted") >= 3, told
+    assert told.index("TrialStarted") < told.index("WorkerLost"), told

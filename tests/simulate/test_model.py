@@ -1,0 +1,92 @@
+"""The simulated machines, files and learning curves: small models, held to what they state."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.simulate.checkpoints import Checkpoints
+from aiperf.simulate.clock import VirtualClock
+from aiperf.simulate.learning import curve
+from aiperf.simulate.pace import Figures, exchange_seconds, pace
+from cluster.conf import LinkConf, SimulatedConf
+
+RESNET50 = Figures(23_053_000_000, 7_806_585_544, 25_557_032)
+
+
+def test_one_rank_exchanges_nothing() -> None:
+    assert exchange_seconds(1e9, 1, SimulatedConf().links) == 0.0
+
+
+@given(st.integers(2, 64), st.floats(1e3, 1e10))
+def test_a_single_ring_takes_what_the_formula_says(ranks: int, size: float) -> None:
+    link = LinkConf(ranks, 1e-5, 1e10)
+
+    assert exchange_seconds(size, ranks, [link]) == pytest.approx(2 * (ranks - 1) * (1e-5 + size / ranks / 1e10))
+
+
+def test_layers_exchange_only_what_the_layer_below_left_them() -> None:
+    fast, slow = LinkConf(4, 0.0, 100e9), LinkConf(2, 0.0, 10e9)
+
+    assert exchange_seconds(8e9, 8, [fast, slow]) == pytest.approx(2 * 3 / 4 * 8e9 / 100e9 + 2 * 1 / 2 * 2e9 / 10e9)
+
+
+@given(st.integers(8, 512), st.floats(0.2, 2.0))
+def test_the_parts_of_an_epoch_add_up(batch: int, speed: float) -> None:
+    conf = SimulatedConf()
+
+    found = pace(conf, RESNET50, batch, speed, 1_281_167, 50_000)
+
+    assert found.step_seconds == pytest.approx(found.busy_seconds + found.input_seconds)
+    assert found.steps == -(-1_281_167 // (8 * batch))
+    assert found.training_seconds == pytest.approx(found.steps * found.step_seconds)
+    # Never faster than the accelerators are.
+    assert found.training_seconds >= 1_281_167 * RESNET50.training_flops / (8 * conf.flops * speed)
+
+
+def test_an_exchange_behind_a_long_backward_pass_is_hidden_and_behind_a_short_one_shows() -> None:
+    slow_links = SimulatedConf(links=[LinkConf(8, 1e-5, 5e9)])
+
+    assert pace(slow_links, RESNET50, 448, 1.0, 1_281_167, 50_000).communication_seconds == 0.0
+    assert pace(slow_links, RESNET50, 8, 1.0, 1_281_167, 50_000).communication_seconds > 0.0
+
+
+@given(st.integers(0, 2**40), st.floats(1.0, 4.0), st.floats(0.0, 200.0))
+def test_a_curve_is_a_function_of_its_seed_and_lies_between_perfect_and_chance(
+    seed: int, flops: float, inherited: float
+) -> None:
+    first, again = (curve(seed, 1000, flops, inherited, 60) for _ in range(2))
+
+    assert first == again
+    assert all(0 < first.error(epoch) <= first.chance_error for epoch in range(1, 61))
+
+
+def test_on_average_more_operations_more_epochs_and_inherited_weights_are_better() -> None:
+    def mean(flops: float, inherited: float, epoch: int) -> float:
+        return sum(curve(seed, 1000, flops, inherited, 60).error(epoch) for seed in range(50)) / 50
+
+    assert mean(4.0, 0, 60) < mean(1.0, 0, 60)
+    assert mean(1.0, 0, 60) < mean(1.0, 0, 10) < mean(1.0, 0, 1)
+    assert mean(1.0, 30, 1) < mean(1.0, 0, 1)
+
+
+def test_a_checkpoint_outlives_its_successor_for_a_while() -> None:
+    stored = Checkpoints(keep_seconds=30.0)
+
+    stored.save(7, 1, 0.8, at=0.0)
+    stored.save(7, 2, 1.6, at=10.0)
+    assert stored.holds(7, 1) and stored.newest(7) == 1.6
+    stored.save(7, 3, 2.4, at=50.0)
+    assert not stored.holds(7, 1) and stored.holds(7, 2) and stored.holds(7, 3)
+    stored.drop(7)
+    assert stored.newest(7) is None and len(stored) == 0
+
+
+def test_a_virtual_clock_never_runs_back() -> None:
+    clock = VirtualClock(5.0)
+    clock.advance(6.0)
+
+    with pytest.raises(AssertionError, match="run back"):
+        clock.advance(5.5)
+    assert clock.now() == 6.0

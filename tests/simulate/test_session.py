@@ -1,0 +1,154 @@
+"""A simulated run from a configuration to its journal: equal seeds, equal bytes; marked; refused where it could not end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aiperf.books import books
+from aiperf.conf import RunConf
+from aiperf.errors import BadConfiguration
+from aiperf.events import Progress, RunStarted, TrialPrepared
+from aiperf.journal import NAME, read
+from aiperf.ledger import ledger
+from aiperf.limits import ScheduleConf
+from aiperf.score import score, window
+from aiperf.simulate.profile import calibrated, profile
+from aiperf.simulate.session import open_run, simulate, world_of
+from aiperf.simulate.sittings import drive
+from aiperf.train.data.conf import ImagenetConf, SyntheticConf
+from cluster.conf import SimulatedConf
+from searchers.conf import OffConf, RandomConf
+
+
+def configured(seed: int = 0, hours: float = 1.5, **cluster: object) -> RunConf:
+    return RunConf(
+        dataset=ImagenetConf(),
+        schedule=ScheduleConf(duration_seconds=3600 * hours, warmup_seconds=1200.0),
+        searcher=RandomConf(),
+        hpo=OffConf(),
+        cluster=SimulatedConf(**{"workers": 3, **cluster}),  # type: ignore[arg-type]
+        seed=seed,
+    )
+
+
+def journal(conf: RunConf, path: Path) -> Path:
+    opening = open_run(conf)
+    drive(world_of(opening), opening.first, path)
+    return path
+
+
+FAULTS = ["worker_lost(rate=0.4)", "late", "twice", "driver_dies(rate=0.002)", "straggler", "generator_dead"]
+
+
+@pytest.mark.parametrize("faults", [[], FAULTS], ids=["calm", "faults"])
+def test_equal_seeds_write_equal_journals_byte_for_byte(faults: list[str], tmp_path: Path) -> None:
+    first = journal(configured(seed=5, faults=faults), tmp_path / "a.jsonl").read_bytes()
+    second = journal(configured(seed=5, faults=faults), tmp_path / "b.jsonl").read_bytes()
+    other = journal(configured(seed=6, faults=faults), tmp_path / "c.jsonl").read_bytes()
+
+    assert first == second
+    assert first != other
+
+
+def test_the_first_line_says_that_the_run_is_simulated_and_nothing_of_the_host_or_the_hour(tmp_path: Path) -> None:
+    (started, *_) = read(journal(configured(hours=0.5), tmp_path / NAME))
+
+    assert isinstance(started, RunStarted)
+    assert started.simulated
+    assert (started.started_unix, started.machine, started.versions) == (0.0, {}, {})
+
+
+def test_a_simulated_run_is_scored_with_its_doubt_beside_the_number(tmp_path: Path) -> None:
+    conf = configured()
+
+    scored = score(books(read(journal(conf, tmp_path / NAME))))
+
+    assert isinstance(conf.cluster, SimulatedConf)
+    assert scored.valid and scored.flops_per_second is not None
+    assert 0.85 < scored.flops_per_second / (conf.cluster.flops * 24) < 1.05
+    assert any("simulated" in doubt for doubt in scored.doubts)
+
+
+def test_what_faults_cost_stands_in_the_ledger_line_by_line(tmp_path: Path) -> None:
+    kept = books(read(journal(configured(faults=["all_gone(at=2000, seconds=900)"]), tmp_path / NAME)))
+
+    lines = {each.name: each.share for each in ledger(kept, window(kept)).lines}
+
+    assert sum(lines.values()) == pytest.approx(1.0)
+    # Gone for 900 s, noticed after 10, and 30 at most until all are up again; of 4200 s.
+    assert 890 / 4200 < lines["absent"] + lines.get("lost", 0.0) < 1200 / 4200
+    assert min(lines.values()) > -1e-9
+
+
+def test_a_command_line_run_leaves_a_folder_with_a_whole_journal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = simulate(replace(configured(hours=0.5), runs=str(tmp_path), name="rehearsed"))
+
+    assert len(list(read(folder))) > 10
+    told = capsys.readouterr().out
+    assert "µs an event" in told and "proposals" in told and "memory" in told
+
+
+def test_a_run_of_more_epochs_than_can_be_simulated_is_refused_with_what_to_change() -> None:
+    conf = replace(configured(workers=4096, hours=12), dataset=SyntheticConf(), start="digits_small")
+
+    with pytest.raises(BadConfiguration, match=r"dataset=imagenet.*cluster\.flops"):
+        open_run(conf)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("workers", 0), ("flops", 0.0), ("overlap", 1.5), ("links", []), ("turn_seconds", -1.0)]
+)
+def test_an_option_without_sense_is_refused_by_name(option: str, value: object) -> None:
+    with pytest.raises(BadConfiguration, match=f"cluster.{option} "):
+        open_run(configured(**{option: value}))
+
+
+def test_a_profile_finds_the_figures_that_a_journal_was_made_from(tmp_path: Path) -> None:
+    conf = configured(seed=3, flops=2e13, input_share=0.05, speed_spread=0.0, overlap=1.0, compile_seconds=40.0)
+    events = list(read(journal(conf, tmp_path / NAME)))
+
+    found = profile(events)
+
+    (speeds,) = {worker: values for worker, values in found.speeds.items() if worker == 0}.values()
+    assert sorted(speeds)[len(speeds) // 2] == pytest.approx(2e13, rel=0.05)
+    assert sorted(found.input_shares)[len(found.input_shares) // 2] == pytest.approx(0.05, rel=0.1)
+    assert found.attempts == sum(isinstance(event, TrialPrepared) for event in events)
+
+
+def test_a_calibrated_cluster_does_what_the_run_did_that_it_was_calibrated_by(tmp_path: Path) -> None:
+    conf = configured(seed=3, flops=2e13, step_seconds=0.05, input_share=0.05, compile_seconds=120.0)
+    real = _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+
+    guess = calibrated(SimulatedConf(workers=3), str(real), str(tmp_path))
+    again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
+
+    first, second = (score(books(read(path))).flops_per_second for path in (real, again))
+    assert first is not None
+    assert second == pytest.approx(first, rel=0.05)
+
+
+def test_a_profile_of_a_simulated_run_is_refused(tmp_path: Path) -> None:
+    path = journal(configured(hours=0.5), tmp_path / NAME)
+
+    with pytest.raises(BadConfiguration, match="simulated"):
+        calibrated(SimulatedConf(), str(path.parent), str(tmp_path))
+
+
+def _as_if_real(path: Path, folder: Path) -> Path:
+    """The same journal, without the mark: what a profile is taken from."""
+    import msgspec
+
+    from aiperf.journal import Journal
+
+    folder.mkdir()
+    events = list(read(path))
+    first = events[0]
+    assert isinstance(first, RunStarted) and any(isinstance(event, Progress) for event in events)
+    with Journal(folder / NAME) as written:
+        written.append([msgspec.structs.replace(first, simulated=False), *events[1:]])
+    return folder

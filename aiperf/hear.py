@@ -126,7 +126,7 @@ def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
         return []  # overtaken by the end of its epoch
     images = word.training_images - trial.training_images
     validated = word.validation_images - trial.validation_images
-    if images < 0 or validated < 0 or images + validated == 0:
+    if images < 0 or validated < 0:
         return []
     assert trial.worker is not None
     start, end = trial.interval_end, max(now, trial.interval_end)
@@ -138,9 +138,10 @@ def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
         word.checkpoint_seconds,
     )
     # What does not fit, since a word came early after a late one, is left to the next interval: sums are compared with sums.
-    busy, communication, validation, input_, checkpoint = (
-        min(max(0.0, new - old), end - start) for new, old in zip(sums, trial.sums, strict=True)
-    )
+    seconds = [min(max(0.0, new - old), end - start) for new, old in zip(sums, trial.sums, strict=True)]
+    if images + validated == 0 and not any(seconds):
+        return []  # said before
+    busy, communication, validation, input_, checkpoint = seconds
     return [
         Progress(
             at=now,

@@ -67,8 +67,8 @@ class SimulatedConf(ClusterConf):
     checkpoint_bytes_per_second: float = 20e9
     """How fast a checkpoint is copied while training stands still."""
     proposal_seconds: float = 1.0
-    """What a proposal takes on a worker's processor. The real proposals are really made; their time is measured, and not charged
-    to the virtual clock."""
+    """What a proposal takes on a worker's processor. Proposals are really made; the time that takes is measured, and not
+    charged to the virtual clock."""
     turn_seconds: float = 0.25
     """Words that fall due within so long after the first are heard together."""
     faults: list[str] = field(default_factory=list)

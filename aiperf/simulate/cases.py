@@ -1,7 +1,7 @@
 """Small random runs full of faults, each checked after every event; and what is told of one that breaks a law.
 
-A case is a value: the same case is the same run. A failing one is made smaller while it still breaks the same law: without each of its
-faults, with fewer workers, in a shorter time.
+A case is a value: the same case is the same run. A failing one is made smaller while it still breaks the same law: without
+each of its faults, with fewer workers, in a shorter time.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from aiperf.simulate.sittings import Effort, drive
 from aiperf.simulate.witness import Witness
 from aiperf.train.data.conf import SyntheticConf
 from cluster.conf import SimulatedConf
+from morphism import Morph
 from searchers.conf import OffConf, RandomConf
-from searchers.history import History, Proposal, Request
+from searchers.history import History, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def play(case: Case) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
         witness = Witness()
-        world = world_of(opening, None if case.searches else Cheap(), witness)
+        world = world_of(opening, None if case.searches else Proposer(Cheap(), None), witness)
         auditor = Auditor(witness, world.task, random.Random(derive(case.seed, "auditor")), case.replays)
         after_end = 0
 
@@ -222,16 +223,15 @@ def _short(text: str) -> str:
 
 
 class Cheap:
-    """Proposes the starting graph again and again, as a child of whoever can be inherited from; for speed in tests."""
+    """Proposes the starting graph again and again, as a child of whoever can be inherited from: costs next to nothing."""
 
     name = "cheap"
 
-    def propose(self, history: History, request: Request) -> Proposal:
+    def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
         """No morphs: what matters here is whose weights are inherited."""
         parents = history.parents()
         draw = random.Random(request.seed)
-        parent = draw.choice(parents) if parents and draw.random() < 0.8 else None
-        return Proposal(self.name, parent, (), draw.choice((16, 32, 64)), None)
+        return (draw.choice(parents) if parents and draw.random() < 0.8 else None), ()
 
 
 def _opening(case: Case) -> Opening:

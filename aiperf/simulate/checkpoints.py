@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class Checkpoints:
         written = self._written.setdefault(trial, {})
         written[epoch] = (at, experience)
         epochs = sorted(written)
-        for earlier, successor in zip(epochs, epochs[1:], strict=False):
+        for earlier, successor in pairwise(epochs):
             if at - written[successor][0] >= self.keep_seconds and earlier != epoch:
                 del written[earlier]
 

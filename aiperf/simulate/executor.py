@@ -134,7 +134,7 @@ class SimulatedExecutor:
         self.busy_seconds += time.perf_counter() - began
 
     def words(self, timeout: float) -> list[Word]:
-        """Plays what falls due until the first words, and all that follow within a turn; moves the clock to the last of them."""
+        """Plays what falls due until the first words, and what follows within a turn; moves the clock to the last of them."""
         began = time.perf_counter()
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout

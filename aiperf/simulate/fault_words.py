@@ -76,7 +76,7 @@ def parse(word: str) -> Fault:
                 f"the fault {name} has no parameter {parameter!r}{_nearest(parameter, list(known))}; it has {', '.join(known)}"
             )
         values[parameter] = _value(name, known[parameter], value)
-    return kind(**values)  # type: ignore[arg-type]  # each value has just been read by its field's type
+    return kind(**values)
 
 
 def _value(fault: str, parameter: Field[object], text: str) -> float | str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aiperf.events import AnyEvent
-from aiperf.messages import Order, Propose, Proposed, Train, Unproposed, WorkerDown, WorkerUp, Word
+from aiperf.messages import Order, Propose, Proposed, Train, Unproposed, Word, WorkerDown, WorkerUp
 from aiperf.seeds import derive
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The laws of a run, checked after every event of a simulated one, from bookkeeping of their own.
 
-An auditor hears each event when it stands in the journal, and compares it with what the workers truly did and with what the live
-state says. It shares no code with evolve, decide, hear, books and score, so that a mistake there is not made here as well.
+An auditor hears each event when it stands in the journal, and compares it with what the workers truly did and with what the
+live state says. It shares no code with evolve, decide, hear, books and score, so that a mistake there is not made here as well.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class Auditor:
         if trial.state != "running" or trial.attempt != attempt:
             raise BrokenLaw(
                 ONCE,
-                f"a word of attempt {attempt} of trial {number} was counted; the trial is {trial.state}, attempt {trial.attempt}",
+                f"a word of attempt {attempt} of trial {number} was counted; it is {trial.state} in attempt {trial.attempt}",
                 number,
             )
         if trial.worker not in self._workers:
@@ -342,7 +342,7 @@ class Auditor:
         if event.attempt != trial.attempt + 1 or trial.state not in ("waiting", "lost"):
             raise BrokenLaw(
                 LIMITS,
-                f"attempt {event.attempt} of trial {event.trial} was started; it is {trial.state} after attempt {trial.attempt}",
+                f"attempt {event.attempt} of trial {event.trial} began; it is {trial.state} after attempt {trial.attempt}",
                 event.trial,
             )
         if trial.losses >= self._attempts:
@@ -394,7 +394,7 @@ class Auditor:
         if sums not in reached or min(event.training_images, event.validation_images) < 0:
             raise BrokenLaw(
                 ONCE,
-                f"{sums} images of epoch {event.epoch} of trial {event.trial} are in the books; attempt {event.attempt} spoke of "
+                f"{sums} images of epoch {event.epoch} of trial {event.trial} are booked; attempt {event.attempt} spoke of "
                 f"{sorted(reached)}",
                 event.trial,
             )
@@ -416,7 +416,7 @@ class Auditor:
         if self._sums[event.trial] != whole:
             raise BrokenLaw(
                 LOST,
-                f"epoch {event.epoch} of trial {event.trial} is finished with {self._sums[event.trial]} images in the books, of {whole}",
+                f"epoch {event.epoch} of trial {event.trial} ended with {self._sums[event.trial]} images booked, of {whole}",
                 event.trial,
             )
         trial.validation_losses.append(event.validation_loss)

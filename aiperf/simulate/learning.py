@@ -35,7 +35,7 @@ class Curve:
     def error(self, epoch: int) -> float:
         """1 − validation accuracy after an epoch (from 1)."""
         trained = self.inherited_epochs + epoch
-        error = self.floor + (self.chance_error - self.floor) * (1 + trained / _EPOCH_SCALE) ** -_EPOCH_EXPONENT
+        error = self.floor + (self.chance_error - self.floor) * math.pow(1 + trained / _EPOCH_SCALE, -_EPOCH_EXPONENT)
         return min(self.chance_error, max(0.001, error * (1 + self.noise[epoch - 1])))
 
     def loss(self, epoch: int, classes: int) -> float:

@@ -58,7 +58,7 @@ class Pace:
 
 
 def exchange_seconds(size: float, ranks: int, links: Sequence[LinkConf]) -> float:
-    """An all-reduce of `size` bytes by `ranks`: a ring at each layer of links, nearest first, each on what the layer below left it.
+    """An all-reduce of `size` bytes by `ranks`: a ring at each layer of links, nearest first, on what the layer below left.
 
     A ring of n takes 2·(n−1) messages of size/n: 2·(n−1)·α + 2·(n−1)/n · size/β (Thakur, Rabenseifner and Gropp 2005, section
     4.4; Patarasu and Yuan 2009, for the bound); after the scatter of one layer each rank carries size/n into the next.

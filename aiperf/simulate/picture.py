@@ -1,4 +1,4 @@
-"""The picture of a rehearsal: the score over the number of workers, beside the line of perfect scaling, and what efficiency that is."""
+"""The picture of a rehearsal: score and efficiency over the number of workers, beside perfect scaling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m aiperf rehearse key=value …`: simulated clusters of 1 to 4096 workers; a table, and one picture of score and efficiency.
+"""`python -m aiperf rehearse key=value …`: simulated clusters of 1 to 4096 workers; a table, and one picture.
 
 Options are those of a simulated run; schedule=ranking and searcher=random unless something else is said. cluster.workers is the
 largest size; each size below it is a fourth of the one above.
@@ -133,9 +133,11 @@ def rehearse(conf: RunConf, workers: int, alone: float) -> Rehearsed:
 def line(each: Rehearsed) -> str:
     """One size of cluster, for a person."""
     return (
-        f"{count(each.workers):>6} workers  {flops_per_second(each.score_flops_per_second):>12}  efficiency {share(each.efficiency, 2):>8}"
-        f"  busy {share(each.busy_share):>7}  {count(each.trials):>7} trials  {count(each.events):>10} events  "
-        f"driver {each.driver_seconds_per_event * 1e6:3.0f} µs/event, {duration(each.driver_seconds)} of {duration(each.seconds)}  "
+        f"{count(each.workers):>6} workers  {flops_per_second(each.score_flops_per_second):>12}  "
+        f"efficiency {share(each.efficiency, 2):>8}  busy {share(each.busy_share):>7}  {count(each.trials):>7} trials  "
+        f"{count(each.events):>10} events  "
+        f"driver {each.driver_seconds_per_event * 1e6:.0f} µs/event, {duration(each.driver_seconds)} "
+        f"of {duration(each.seconds)}  "
         f"{each.proposals_per_second:.0f} proposals/s  journal {size(each.journal_bytes)}  memory {size(each.memory_bytes)}"
     )
 
@@ -153,9 +155,9 @@ def table(sweep: Sequence[Rehearsed]) -> str:
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     rows += [
-        f"| {count(each.workers)} | {flops_per_second(each.score_flops_per_second)} | {share(each.efficiency, 2)} | {count(each.events)} "
-        f"| {duration(each.driver_seconds)} | {each.driver_seconds_per_event * 1e6:.0f} µs | {each.proposals_per_second:.0f} "
-        f"| {size(each.memory_bytes)} |"
+        f"| {count(each.workers)} | {flops_per_second(each.score_flops_per_second)} | {share(each.efficiency, 2)} "
+        f"| {count(each.events)} | {duration(each.driver_seconds)} | {each.driver_seconds_per_event * 1e6:.0f} µs "
+        f"| {each.proposals_per_second:.0f} | {size(each.memory_bytes)} |"
         for each in sweep
     ]
     return "\n".join(rows)

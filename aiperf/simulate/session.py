@@ -1,7 +1,7 @@
 """From a configuration to a simulated run's folder: `python -m aiperf +cluster=simulated …`.
 
-No data set is read and no network trained. The journal is marked as simulated in its first line, which holds nothing of the host or
-the hour, so that equal configurations write equal journals, byte for byte.
+No data set is read and no network trained. The journal is marked as simulated in its first line, which holds nothing of the
+host or the hour, so that equal configurations write equal journals, byte for byte.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def told(effort: Effort, simulated_seconds: float) -> str:
         f"simulated {duration(simulated_seconds)} in {duration(effort.seconds)}: {count(effort.events)} events",
         f"the driver was busy for {duration(effort.driver_seconds)}, {per_event * 1e6:.0f} µs an event, "
         f"1/{simulated_seconds / max(effort.driver_seconds, 1e-9):.0f} of the simulated time",
-        f"the searcher made {count(effort.proposals)} proposals in {duration(effort.proposing_seconds)}, {proposing:.0f} a second",
+        f"the searcher made {count(effort.proposals)} proposals in {duration(effort.proposing_seconds)}, "
+        f"{proposing:.0f} a second",
         f"memory at most {size(memory)}",
     ]
     if effort.sittings > 1:
@@ -191,6 +192,6 @@ def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
     if epochs > MOST_EPOCHS:
         raise BadConfiguration(
             f"an epoch of {data.name} would take {of_start.epoch_seconds:.2g} s on such a worker, and the run would have "
-            f"{epochs:.1g} of them; at most {MOST_EPOCHS:.1g} can be simulated. Take a larger data set (dataset=imagenet), a slower "
-            f"accelerator (cluster.flops={conf.flops:.2g} now), fewer workers or a shorter run"
+            f"{epochs:.1g} of them; at most {MOST_EPOCHS:.1g} can be simulated. Take a larger data set (dataset=imagenet), "
+            f"a slower accelerator (cluster.flops={conf.flops:.2g} now), fewer workers or a shorter run"
         )

@@ -1,6 +1,7 @@
 """Drives a simulated run to its end, through as many sittings as its drivers' deaths make of it.
 
-A driver that dies is thrown away with all that it held; the next one reads the journal, as a resumed run does, and finds new workers.
+A driver that dies is thrown away with all that it held; the next one reads the journal, as a resumed run does, and finds
+new workers.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aiperf.messages import Advanced, EpochDone, Train, WorkerUp, Word
+from aiperf.messages import Advanced, EpochDone, Train, Word, WorkerUp
 from aiperf.simulate.attempt import Attempt
 
 

@@ -206,8 +206,9 @@ class _Attempt:
 
         file = self._checkpoint(ready, clock, is_last=self._is_over()) if is_finite else None
         advanced = clock.finish(self._now(), round(training_images), round(validation_images))
+        # said at once: the epoch's own word may wait for the disk, and the driver's interval ends when it hears of the work
+        yield advanced
         if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
-            yield advanced
             return
         done = EpochDone(
             advanced=advanced,

@@ -105,7 +105,7 @@ def test_a_run_of_more_epochs_than_can_be_simulated_is_refused_with_what_to_chan
 )
 def test_an_option_without_sense_is_refused_by_name(option: str, value: object) -> None:
     with pytest.raises(BadConfiguration, match=f"cluster.{option} "):
-        open_run(configured(**{option: value}))
+        open_run(configured(0, 1.5, **{option: value}))
 
 
 def test_a_profile_finds_the_figures_that_a_journal_was_made_from(tmp_path: Path) -> None:

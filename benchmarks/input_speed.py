@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torchvision import datasets, transforms  # type: ignore[import-untyped]
+from torchvision import datasets, transforms
 
 from aiperf.train.data.conf import ImagenetConf
 from aiperf.train.data.description import IMAGENET_MEAN, IMAGENET_STD

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 import torch
-import torchvision  # type: ignore[import-untyped]
+import torchvision
 from torch import Tensor, nn
 
 from aiperf.train.initialise import initialise

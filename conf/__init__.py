@@ -1,1 +1,1 @@
-"""The choices of the command line, as YAML: a folder a group, a file a choice. Packaged, so that an installed aiperf finds it."""
+"""The choices of the command line, as YAML: a folder a group, a file a choice. An installed aiperf finds them here."""

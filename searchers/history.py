@@ -209,7 +209,9 @@ class History:
     _grown: OrderedDict[tuple[int | None, tuple[Morph, ...]], Graph] = field(
         default_factory=OrderedDict, init=False, repr=False
     )
-    _known_children: OrderedDict[tuple[int | None, Morph], None] = field(default_factory=OrderedDict, init=False, repr=False)
+    _known_children: OrderedDict[tuple[int | None, Morph], None] = field(
+        default_factory=OrderedDict, init=False, repr=False
+    )
     _legal: OrderedDict[int | None, tuple[Morph, ...]] = field(default_factory=OrderedDict, init=False, repr=False)
     _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
 

@@ -25,7 +25,7 @@ from aiperf.units import count, duration, flops_per_second, share, size
 from cluster.conf import SimulatedConf
 
 LARGEST = 4096
-_DEFAULTS = ("+cluster=simulated", "schedule=ranking", "searcher=random", "hpo=off", f"cluster.workers={LARGEST}")
+DEFAULTS = ("+cluster=simulated", "schedule=ranking", "searcher=random", "hpo=off", f"cluster.workers={LARGEST}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Rehearsed:
 def main(words: list[str]) -> int:
     """Carries the verb out: prints the table, draws the picture, and says where it is; gives the exit status."""
     named = {word.lstrip("+").partition("=")[0] for word in words}
-    conf = configure([word for word in _DEFAULTS if word.lstrip("+").partition("=")[0] not in named] + words)
+    conf = configure([word for word in DEFAULTS if word.lstrip("+").partition("=")[0] not in named] + words)
     folder = Path(conf.runs) / (conf.name or "rehearsal")
     folder.mkdir(parents=True, exist_ok=True)
     assert isinstance(conf.cluster, SimulatedConf)

@@ -331,4 +331,4 @@ def test_a_broken_law_is_told_with_its_seed_a_short_journal_and_the_trials_story
     assert least.case.workers == 1
     assert least.journal.count(b"\n") < 50
     assert "seed 1" in told and f"the story of trial {least.trial}" in told
-    assert told.index("TrialStarted") < told.index("WorkerLost"), told
+    assert told.index("TrialStarted") < told.index("Lost"), told

@@ -45,9 +45,9 @@ FAULTS = ["worker_lost(rate=0.4)", "late", "twice", "driver_dies(rate=0.002)", "
 
 @pytest.mark.parametrize("faults", [[], FAULTS], ids=["calm", "faults"])
 def test_equal_seeds_write_equal_journals_byte_for_byte(faults: list[str], tmp_path: Path) -> None:
-    first = journal(configured(seed=5, faults=faults), tmp_path / "a.jsonl").read_bytes()
-    second = journal(configured(seed=5, faults=faults), tmp_path / "b.jsonl").read_bytes()
-    other = journal(configured(seed=6, faults=faults), tmp_path / "c.jsonl").read_bytes()
+    first = journal(configured(5, 0.5, faults=faults), tmp_path / "a.jsonl").read_bytes()
+    second = journal(configured(5, 0.5, faults=faults), tmp_path / "b.jsonl").read_bytes()
+    other = journal(configured(6, 0.5, faults=faults), tmp_path / "c.jsonl").read_bytes()
 
     assert first == second
     assert first != other

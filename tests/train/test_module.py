@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 import torch
-import torchvision  # type: ignore[import-untyped]
+import torchvision
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn

@@ -24,7 +24,7 @@ run: setup ## the main job on this machine: about 3 minutes, ends with a score a
 test: setup ## the tests (under 12 minutes on two cores)
 	@$(PYTEST) -m "not slow" $(ARGS)
 
-test-long: setup ## the long tests alone
+test-long: setup ## the long tests alone (ARGS=tests/simulate: some of them)
 	@$(PYTEST) -m slow $(ARGS)
 
 test-all: setup ## the tests with the long ones

@@ -45,7 +45,8 @@ def main() -> None:
     proposals = [event.seconds for event in events if isinstance(event, TrialProposed)]
     print(f"machine: {describe_machine()}")
     print(
-        f"score {flops_per_second(found.flops_per_second)} in a window of {duration(inside.seconds)}, {found.trials_finished} trials"
+        f"score {flops_per_second(found.flops_per_second)} in a window of {duration(inside.seconds)}, "
+        f"{found.trials_finished} trials"
     )
     print(f"operations per busy accelerator-second × accelerators: {flops_per_second(perfect)}")
     print(f"score ÷ that: {found.flops_per_second / perfect:.4f} (goal ≥ 0.98)\n")
@@ -55,7 +56,8 @@ def main() -> None:
     print(f"| all | {entries.whole_seconds:.2f} | 100 % |\n")
     if pauses:
         print(
-            f"pause between two trials of a worker, last image to first step: median {duration(statistics.median(pauses))}, {len(pauses)} pauses"
+            "pause between two trials of a worker, from its last image until the next network stands: "
+            f"median {duration(statistics.median(pauses))}, {len(pauses)} pauses"
         )
     if proposals:
         print(f"a proposal: median {duration(statistics.median(proposals))}, longest {duration(max(proposals))}")

@@ -119,8 +119,8 @@ class Driver:
         told = news(self.run, event)
         evolve(self.run, event)
         self.books.take(event)
-        self.history.tell(told)
         if told:
+            self.history.tell(told)
             self._outbox.append(told)
         self._events.append(event)
 

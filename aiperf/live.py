@@ -145,7 +145,7 @@ def _row(worker: WorkerView) -> tuple[RenderableType, ...]:
 def _counts(view: LiveView) -> str:
     shown = min(len(view.workers), MOST_WORKERS)
     text = (
-        f"{units.count(view.workers_present)} workers: {units.count(view.workers_training)} training, "
+        f"workers: {units.count(view.workers_present)}, {units.count(view.workers_training)} training, "
         f"{units.count(view.workers_preparing)} preparing, {units.count(view.workers_waiting)} waiting"
     )
     if view.workers_lost:

@@ -100,7 +100,7 @@ def _header(report: Report) -> str:
         ("regulated score", words.regulated(report), "−ln(error) × score"),
         ("error", words.error(report), "best top-1, validation"),
         ("busy share", words.share(score.busy_share), "of accelerator time"),
-        ("MFU", words.share(report.utilisation.mfu), "of the dense peak" if report.utilisation.mfu is not None else ""),
+        ("MFU", words.share(report.utilisation.mfu), _of_which_peak(report)),
         ("trials finished", units.count(score.trials_finished), f"highest round {score.rounds}"),
         (
             "valid window",
@@ -244,3 +244,10 @@ def _row(columns: Sequence[Column], cells: Sequence[Cell]) -> str:
         scope = ' scope="row"' if index == 0 else ""
         parts.append(f"<{tag}{scope}{attributes}>{escape(cell.text)}</{tag}>")
     return f"<tr>{''.join(parts)}</tr>"
+
+
+def _of_which_peak(report: Report) -> str:
+    source = report.utilisation.peak_source
+    if report.utilisation.mfu is None or source is None:
+        return ""
+    return "of the dense peak" if source.startswith("dense peak") else "of this host's matrix product"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,10 +104,6 @@ class WorkerHost:
         """Ends the worker."""
         self._ended.set()
 
-    def process(self) -> int:
-        """This actor's process id."""
-        return os.getpid()
-
 
 @ray.remote(num_cpus=0)
 class Generator:
@@ -124,7 +119,3 @@ class Generator:
         """Takes the news in, then answers through the mailbox."""
         self._history.tell(news)
         put(self._mailbox, [make(self._proposer, self._history, order)])
-
-    def started(self) -> float:
-        """When it stood, on its own wall clock."""
-        return time.time()

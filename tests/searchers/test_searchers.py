@@ -128,8 +128,12 @@ def test_a_parent_that_can_grow_no_further_hands_over_to_others(searcher: Search
 def test_a_start_with_no_kernel_to_enlarge_is_searched_all_the_same(searcher: Searcher) -> None:
     run = Run(searcher, None, space(start("resnet50_v1", image=32, classes=10)))
 
+    asked = []
     for _ in range(5):
-        run.tell(Finished(run.ask().number, 0.5))
+        asked.append(run.ask())
+        run.tell(Finished(asked[-1].number, 0.5))
+
+    assert len({each.fingerprint for each in asked}) == 5
 
 
 # --- on the landscape

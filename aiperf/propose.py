@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from aiperf.events import ProposalRequested, TrialProposed, TrialRejected
 from aiperf.messages import Propose, Proposed, Unproposed
-from morphism import DamagedMorph, IllegalMorph, apply, cost, decode_morph, encode_morph
+from morphism import DamagedMorph, IllegalMorph, cost, decode_morph, encode_morph
 from searchers import (
     History,
     HpoConf,
@@ -63,10 +63,8 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
         return TrialRejected(
             at=at, number=word.number, reason=f"its parent, trial {word.parent}, is not in the journal"
         )
-    graph = history.graph(word.parent)
     try:
-        for morph in word.morphs:
-            graph, _ = apply(graph, decode_morph(morph))
+        graph = history.grown(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
         return TrialRejected(at=at, number=word.number, reason=str(error))
     counted = cost(graph)

@@ -23,7 +23,7 @@ from math import exp
 from random import Random
 
 from benchmarks.pairs import describe_machine, interval_of_median
-from morphism import Budget, apply, start
+from morphism import Budget, start
 from searchers import (
     PARENTS,
     EvolutionConf,
@@ -41,7 +41,7 @@ from searchers import (
     WeightsDropped,
     propose,
 )
-from searchers.growth import by_kind, drawn
+from searchers.growth import drawn
 
 ROUND = 5
 IN_FLIGHT = 200
@@ -64,9 +64,9 @@ def _invented(finished: int, history: History, random: Random) -> Iterator[News]
     in_flight = min(IN_FLIGHT, finished)
     kept: list[tuple[float, int]] = []
     for number in range(finished + in_flight):
-        parents = [parent for parent in history.parents() if history.legal(parent)]
+        parents = [parent for parent in history.parents() if history.choices(parent).kinds()]
         parent = parents[int(random.random() * len(parents))] if parents and random.random() < 0.95 else None
-        morphs = (drawn(by_kind(history.legal(parent)), random),)
+        morphs = (drawn(history.choices(parent), random),)
         grown[number] = grown[parent] + 1
         batch_size, kernel_size = 8 + 8 * int(random.random() * 55), 3 + 2 * int(random.random() * 3)
         fingerprint = blake2b(repr(number).encode(), digest_size=16).hexdigest()
@@ -99,9 +99,6 @@ def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
 
 
 def _told(history: History, request: Request, proposal: Proposal) -> Proposed:
-    graph = history.graph(proposal.parent)
-    for morph in proposal.morphs:
-        graph, _ = apply(graph, morph)
     return Proposed(
         request.number,
         request.round,
@@ -109,7 +106,7 @@ def _told(history: History, request: Request, proposal: Proposal) -> Proposed:
         proposal.morphs,
         proposal.batch_size,
         proposal.kernel_size,
-        graph.fingerprint,
+        history.grown(proposal.parent, proposal.morphs).fingerprint,
         proposal.pruned,
     )
 

@@ -3,12 +3,13 @@
 Standard library only: importing it takes milliseconds. Drawings are in `morphism.draw`, which is not imported here.
 """
 
-from morphism.apply import IllegalMorph, apply
+from morphism.apply import apply
 from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
 from morphism.graph import Graph, Node
-from morphism.legal import Budget, legal
-from morphism.lineage import Lineage, rebuild
+from morphism.grow import IllegalMorph, grow
+from morphism.legal import Budget, Choices, choices, legal
+from morphism.lineage import GRAPHS_REMEMBERED, Lineage, rebuild
 from morphism.morphs import JSON, DamagedMorph, Deepen, Kernel, Morph, Skip, Widen, decode_morph, encode_morph
 from morphism.ops import (
     BATCH_NORMALISATION_EPSILON,
@@ -35,6 +36,7 @@ from morphism.starts import STARTS, UnknownStart, start
 __all__ = [
     "BATCH_NORMALISATION_EPSILON",
     "BATCH_NORMALISATION_MOMENTUM",
+    "GRAPHS_REMEMBERED",
     "JSON",
     "KINDS",
     "STARTS",
@@ -42,6 +44,7 @@ __all__ = [
     "AveragePooling",
     "BatchNormalisation",
     "Budget",
+    "Choices",
     "Concat",
     "Convolution",
     "Cost",
@@ -80,11 +83,13 @@ __all__ = [
     "Widen",
     "Zero",
     "apply",
+    "choices",
     "cost",
     "decode",
     "decode_morph",
     "encode",
     "encode_morph",
+    "grow",
     "layer_cost",
     "legal",
     "load",

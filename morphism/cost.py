@@ -5,12 +5,12 @@ Counted as executed: true kernels and strides, and no input gradient for a layer
 (the exception that Table III needs and Table II omits). An operation that this file does not know cannot be counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, assert_never
 
-from morphism.graph import Graph, once_per_graph
+from morphism.graph import Graph, known, once_per_graph, remember
 from morphism.ops import (
     Add,
     AveragePooling,
@@ -226,25 +226,53 @@ def layer_costs(graph: Graph) -> tuple[LayerCost, ...]:
     )
 
 
+def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, at: int = 0, added: int = 0) -> None:
+    """Gives a grown graph what its layers cost, where that of the graph it grew from is known: only what changed is counted.
+
+    `changed`: the nodes of `grown` whose operation, or a shape that enters or leaves it, is another. `at`, `added`: so many
+    nodes were put in there, of which the first alone reads what stood before them, through a layer without parameters.
+    """
+    layers = known(graph, layer_costs)
+    # where nothing learnt before, what was added does, and layers behind it pass gradients on that they did not
+    if layers is None or (added and graph.reads_image[at - 1]):
+        return
+    costs = [*layers[:at], *(LayerCost(),) * added, *layers[at:]]
+    for index in changed:
+        node = grown.nodes[index]
+        if not added:
+            reads_image = graph.reads_image[index]
+        else:
+            reads_image = index == at and graph.reads_image[node.inputs[0]]
+        entering = tuple([grown.shapes[entry] for entry in node.inputs])
+        costs[index] = layer_cost(node.op, entering, grown.shapes[index], reads_image=reads_image)
+    remember(grown, layer_costs, tuple(costs))
+
+
 @once_per_graph
 def cost(graph: Graph) -> Cost:
     """What the graph costs; counted once and remembered."""
-    layers: dict[str, list[LayerCost]] = {name: [] for name in KINDS}
+    layers: dict[type[Op], list[LayerCost]] = {}
+    kinds: dict[type[Op], str | None] = {}
     held_elements = index_elements = largest_elements = 0
     for node, output, layer, is_held in zip(graph.nodes, graph.shapes, layer_costs(graph), held(graph), strict=True):
-        name = kind(node.op)
-        if name is not None:
-            layers[name].append(layer)
+        op = type(node.op)
+        if op in layers:
+            layers[op].append(layer)
+        else:
+            layers[op], kinds[op] = [layer], kind(node.op)
         elements = output.elements
         if is_held:
             held_elements += elements
         if elements > largest_elements:
             largest_elements = elements
-        if isinstance(node.op, MaxPooling):
+        if op is MaxPooling:
             index_elements += elements
-        elif isinstance(node.op, Dropout):
+        elif op is Dropout:
             held_elements += elements  # its mask
-    by_kind = {name: total(costs) for name, costs in layers.items()}
+    by_kind = dict.fromkeys(KINDS, LayerCost())
+    for op, costs in layers.items():
+        if (name := kinds[op]) is not None:
+            by_kind[name] = total([by_kind[name], *costs])
     return Cost(
         *total(list(by_kind.values())),
         held_elements=held_elements,

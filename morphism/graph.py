@@ -33,6 +33,9 @@ LONGEST_NAME = 120  # characters
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*")
 
+# how a frozen dataclass is made without its __init__
+_new, _set = object.__new__, object.__setattr__
+
 Result = TypeVar("Result")
 
 
@@ -55,6 +58,14 @@ class Node:
                 f"parted by dots, {LONGEST_NAME} characters at most; rename it"
             )
 
+    def moved(self, inputs: tuple[int, ...]) -> "Node":
+        """The same node reading from other places; its name, checked before, is not checked again."""
+        node = _new(Node)
+        _set(node, "name", self.name)
+        _set(node, "op", self.op)
+        _set(node, "inputs", inputs)
+        return node
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -73,6 +84,17 @@ class Graph:
         _check_ends(self.nodes)
         _check_names(self.nodes)
         object.__setattr__(self, "shapes", _checked_shapes(self.nodes))
+
+    @classmethod
+    def of_lawful(cls, nodes: tuple[Node, ...], shapes: tuple[Shape, ...]) -> "Graph":
+        """A graph of nodes that are known to keep every law, with the shapes that leave them: nothing is checked.
+
+        For `morphism.grow` alone, which makes one lawful graph of another; tests hold the two ways to one result.
+        """
+        graph = _new(cls)
+        _set(graph, "nodes", nodes)
+        _set(graph, "shapes", shapes)
+        return graph
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -137,7 +159,7 @@ class Graph:
 
 def once_per_graph(derive: Callable[[Graph], Result]) -> Callable[[Graph], Result]:
     """Remembers on the graph itself what a function derives from it: graphs never change."""
-    key = f"{derive.__module__}.{derive.__qualname__}"
+    key = _key(derive)
 
     @wraps(derive)
     def remembered(graph: Graph) -> Result:
@@ -148,6 +170,21 @@ def once_per_graph(derive: Callable[[Graph], Result]) -> Callable[[Graph], Resul
         return result
 
     return remembered
+
+
+def known(graph: Graph, derive: Callable[[Graph], Result]) -> Result | None:
+    """What a function that is called once per graph derived from this one; None where it was not asked yet."""
+    found: Result | None = graph.__dict__.get(_key(derive))
+    return found
+
+
+def remember(graph: Graph, derive: Callable[[Graph], Result], result: Result) -> None:
+    """Spares a function that is called once per graph the work: `result` is what it would derive from this one."""
+    graph.__dict__[_key(derive)] = result
+
+
+def _key(derive: Callable[[Graph], object]) -> str:
+    return f"{derive.__module__}.{derive.__qualname__}"
 
 
 def _check_ends(nodes: tuple[Node, ...]) -> None:

@@ -5,18 +5,26 @@ channels that leave it and linearly in those that enter it. A test holds them to
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from morphism.axes import Axes, Axis, axes
 from morphism.cost import Cost, LayerCost, cost, held, layer_cost, layer_costs, training_memory
-from morphism.graph import Graph, once_per_graph
+from morphism.graph import Graph
 from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
 from morphism.ops import Add, BatchNormalisation, Convolution, Dense, Dropout, MaxPooling, Relu
 from morphism.shapes import Map, Shape
-from morphism.sites import deepen_sites, kernel_sites, larger_kernels, most_channels, skip_sites, skip_stride
+from morphism.sites import (
+    deepen_sites,
+    kernel_sites,
+    larger_kernels,
+    most_channels,
+    shape_numbers,
+    skip_sites,
+    skip_stride,
+)
 
 WIDENINGS = ((5, 4), (3, 2), (2, 1))
 """How much wider a widen may make an axis: times 1.25, 1.5 and 2."""
@@ -74,33 +82,80 @@ class Change(NamedTuple):
     largest_elements: int = 0
 
 
+KINDS_OF_MORPH: Final = (Deepen, Widen, Skip, Kernel)
+"""In the order in which `legal` lists them."""
+
+
+@dataclass(slots=True)
+class _Listed:
+    """What was listed of one graph under one budget. It stands on the graph and does not know it: that would be a cycle."""
+
+    kinds: tuple[type[Morph], ...] | None = None
+    of: dict[type[Morph], tuple[Morph, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The morphs that leave a graph within a budget, each kind listed when it is first asked for: `choices` makes it.
+
+    Who draws one morph needs to know which kinds there are and to see one of them whole, not all.
+    """
+
+    graph: Graph
+    budget: Budget
+    _listed: _Listed = field(repr=False)
+
+    def kinds(self) -> tuple[type[Morph], ...]:
+        """The kinds of which at least one morph is legal, in the order of KINDS_OF_MORPH."""
+        if self._listed.kinds is None:
+            self._listed.kinds = tuple([kind for kind in KINDS_OF_MORPH if any(True for _ in self._fitting(kind))])
+        return self._listed.kinds
+
+    def of(self, kind: type[Morph]) -> tuple[Morph, ...]:
+        """The legal morphs of one kind, in the order of the nodes."""
+        listed = self._listed.of
+        if kind not in listed:
+            listed[kind] = tuple(self._fitting(kind))
+        return listed[kind]
+
+    def _fitting(self, kind: type[Morph]) -> Iterator[Morph]:
+        now, budget = cost(self.graph), self.budget
+        if not budget.allows(now):
+            return
+        # what is left to spend
+        flops = math.inf if budget.forward_flops is None else budget.forward_flops - now.forward_flops
+        parameters = math.inf if budget.parameters is None else budget.parameters - now.parameters
+        batch, size = budget.batch, budget.bytes_per_element
+        memory = math.inf if budget.memory_bytes is None else budget.memory_bytes - now.training_memory(batch, size)
+        for morph, change in _CHANGES[kind](self.graph):
+            # memory is linear in what it is made of, so that the change in memory is the memory of the change
+            if (
+                change[0] <= flops
+                and change[1] <= parameters
+                and (memory is math.inf or training_memory(batch, size, *change[1:]) <= memory)
+            ):
+                yield morph
+
+
+def choices(graph: Graph, budget: Budget) -> Choices:
+    """The morphs to choose from; what is listed of them is remembered on the graph."""
+    memory: dict[Budget, _Listed] = graph.__dict__.setdefault("morphism.legal.choices", {})
+    return Choices(graph, budget, memory.setdefault(budget, _Listed()))
+
+
 def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
     """Every morph that leaves the graph within the budget: deepen, widen, skip, kernel, each in the order of the nodes.
 
     Widen is offered once for an axis, by its first convolution, in the sizes of WIDENINGS and with seed 0.
     """
-    now = cost(graph)
-    if not budget.allows(now):
-        return ()
-    # what is left to spend
-    flops = math.inf if budget.forward_flops is None else budget.forward_flops - now.forward_flops
-    parameters = math.inf if budget.parameters is None else budget.parameters - now.parameters
-    batch, size = budget.batch, budget.bytes_per_element
-    memory = math.inf if budget.memory_bytes is None else budget.memory_bytes - now.training_memory(batch, size)
-    return tuple(
-        [
-            morph
-            for morph, change in changes(graph)
-            # memory is linear in what it is made of, so that the change in memory is the memory of the change
-            if change[0] <= flops and change[1] <= parameters and training_memory(batch, size, *change[1:]) <= memory
-        ]
-    )
+    found = choices(graph, budget)
+    return tuple([morph for kind in KINDS_OF_MORPH for morph in found.of(kind)])
 
 
-@once_per_graph
-def changes(graph: Graph) -> tuple[tuple[Morph, Change], ...]:
+def changes(graph: Graph) -> Iterator[tuple[Morph, Change]]:
     """Every morph that `legal` could offer, whatever the budget, with the change it makes to the cost."""
-    return (*_deepenings(graph), *_widenings(graph), *_skips(graph), *_kernels(graph))
+    for kind in KINDS_OF_MORPH:
+        yield from _CHANGES[kind](graph)
 
 
 def _deepenings(graph: Graph) -> Iterator[tuple[Morph, Change]]:
@@ -122,16 +177,19 @@ def _unit(shape: Map) -> Change:
 
 
 def _skips(graph: Graph) -> Iterator[tuple[Morph, Change]]:
-    is_held, largest = held(graph), cost(graph).largest_elements
-    nodes, shapes = graph.nodes, graph.shapes
+    nodes, shapes, is_held, alike = graph.nodes, graph.shapes, held(graph), shape_numbers(graph)
+    known: dict[tuple[int, int, bool], Change] = {}
     for source, target in skip_sites(graph):
-        entering, joined = shapes[source], shapes[target]
-        assert isinstance(entering, Map) and isinstance(joined, Map)
-        change = _branch(entering, joined)
-        if not is_held[source]:
-            # a pooling that only sums read: the new convolution needs it in the backward pass
-            change = change._replace(held_elements=change.held_elements + entering.elements)
-        assert joined.elements <= largest
+        key = (alike[source], alike[target], is_held[source])
+        change = known.get(key)
+        if change is None:
+            entering, joined = shapes[source], shapes[target]
+            assert isinstance(entering, Map) and isinstance(joined, Map)
+            change = _branch(entering, joined)
+            if not is_held[source]:
+                # a pooling that only sums read: the new convolution needs it in the backward pass
+                change = change._replace(held_elements=change.held_elements + entering.elements)
+            known[key] = change
         yield Skip(nodes[source].name, nodes[target].name), change
 
 
@@ -264,3 +322,11 @@ def _growth(graph: Graph, found: Axes, number: int, axis: Axis) -> _Growth:
 
 def _channels(shape: Shape) -> int:
     return shape.channels if isinstance(shape, Map) else shape.features
+
+
+_CHANGES: Final[Mapping[type[Morph], Callable[[Graph], Iterator[tuple[Morph, Change]]]]] = {
+    Deepen: _deepenings,
+    Widen: _widenings,
+    Skip: _skips,
+    Kernel: _kernels,
+}

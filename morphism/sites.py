@@ -1,9 +1,11 @@
-"""Where a morph may be applied, whatever it costs: the laws of structure that `apply` enforces and `legal` lists by.
+"""Where a morph may be applied, whatever it costs: the laws of structure that `grow` enforces and `legal` lists by.
 
 Deepen: after a ReLU on maps. Widen: an ungrouped convolution whose channels nothing pins. Skip: from an activation
 (ReLU or pooling) to a pre-activation (what a ReLU reads), over a bounded number of blocks. Kernel: an odd kernel from
 3 on, not of a convolution that reads the image.
 """
+
+from collections.abc import Iterator
 
 from morphism.axes import axes
 from morphism.graph import LARGEST_GRAPH, Graph, once_per_graph
@@ -159,25 +161,30 @@ def skip_stride(source: Map, target: Map) -> int | None:
 
 
 @once_per_graph
-def skip_sites(graph: Graph) -> tuple[tuple[int, int], ...]:
-    """Every (source, target) between which a skip may be added."""
-    depth = depths(graph)
+def shape_numbers(graph: Graph) -> tuple[int, ...]:
+    """For each node a number that it shares with all whose outputs have its shape: pairs of them are cheap to look up."""
+    numbers: dict[Shape, int] = {}
+    return tuple([numbers.setdefault(shape, len(numbers)) for shape in graph.shapes])
+
+
+def skip_sites(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Every (source, target) between which a skip may be added, in the order of the targets."""
+    depth, shapes, alike = depths(graph), graph.shapes, shape_numbers(graph)
     at_depth: dict[int, list[int]] = {}
     for source in skip_sources(graph):
         at_depth.setdefault(depth[source], []).append(source)
     there_already = branches(graph)
-    sites: list[tuple[int, int]] = []
-    fits: dict[tuple[Shape, Shape], bool] = {}
+    fits: dict[tuple[int, int], bool] = {}
     for target in skip_targets(graph):
-        shape, joined = graph.shapes[target], there_already.get(target, frozenset())
+        joined = there_already.get(target, frozenset())
         for blocks in range(LONGEST_SKIP):
             for source in at_depth.get(depth[target] - blocks, ()):
                 if source >= target or source in joined:
                     continue
-                entering = graph.shapes[source]
-                assert isinstance(entering, Map) and isinstance(shape, Map)
-                if (entering, shape) not in fits:
-                    fits[entering, shape] = skip_stride(entering, shape) is not None
-                if fits[entering, shape]:
-                    sites.append((source, target))
-    return tuple(sites)
+                pair = (alike[source], alike[target])
+                if pair not in fits:
+                    entering, leaving = shapes[source], shapes[target]
+                    assert isinstance(entering, Map) and isinstance(leaving, Map)
+                    fits[pair] = skip_stride(entering, leaving) is not None
+                if fits[pair]:
+                    yield source, target

@@ -118,7 +118,7 @@ class Places:
         return Outline(tuple(growth), sizes, places)
 
     def _free(self, kind: str, places: Mapping[str, str]) -> str:
-        # as morphism.apply names what it adds: the first number that is free; tests hold the two together
+        # as morphism.grow names what it adds: the first number that is free; tests hold the two together
         number = 1
         while (name := f"{kind}{number}") in places or name in self.taken:
             number += 1

@@ -11,11 +11,10 @@ from dataclasses import replace
 from random import Random
 from typing import Final, TypeVar
 
-from morphism import Deepen, Graph, IllegalMorph, Kernel, Morph, Skip, Widen, apply, cost, legal
+from morphism import Choices, Graph, IllegalMorph, Morph, Widen, choices, cost, legal
 from searchers.chance import derived
 from searchers.history import History, Request
 
-_KINDS: Final = (Deepen, Widen, Skip, Kernel)
 _TRIES: Final = 32
 _MOST_MORPHS_FROM_START: Final = 64
 _Thing = TypeVar("_Thing")
@@ -25,14 +24,9 @@ class NothingToPropose(RuntimeError):
     """No architecture within the budget is left that was not a trial before, as far as the search could see."""
 
 
-def by_kind(morphs: Sequence[Morph]) -> list[list[Morph]]:
-    """The morphs parted by kind, without the kinds that have none."""
-    return [found for kind in _KINDS if (found := [morph for morph in morphs if isinstance(morph, kind)])]
-
-
-def drawn(kinds: Sequence[Sequence[Morph]], random: Random) -> Morph:
+def drawn(among: Choices, random: Random) -> Morph:
     """A morph of a kind drawn first: in ResNet-50 more than half of all morphs are skips, which would crowd out the rest."""
-    return one_of(one_of(kinds, random), random)
+    return one_of(among.of(one_of(among.kinds(), random)), random)
 
 
 def one_of(things: Sequence[_Thing], random: Random) -> _Thing:
@@ -69,17 +63,17 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
 
     None where the parent allows no morph, or _TRIES times came out as architectures that were trials before.
     """
-    kinds = by_kind(history.legal(parent))
-    if not kinds:
+    first = history.choices(parent)
+    if not first.kinds():
         return None
     for _ in range(_TRIES):
-        morphs = [drawn(kinds, random)]
+        morphs = [drawn(first, random)]
         if count == 1 and history.is_known_child(parent, morphs[0]):
             continue
         graph = history.grown(parent, tuple(morphs))
-        while len(morphs) < count and (next_kinds := by_kind(legal(graph, history.space.budget))):
-            morphs.append(drawn(next_kinds, random))
-            graph, _ = apply(graph, morphs[-1])
+        while len(morphs) < count and (further := choices(graph, history.space.budget)).kinds():
+            morphs.append(drawn(further, random))
+            graph = history.grown(parent, tuple(morphs))
         if not history.was_proposed(graph.fingerprint):
             return tuple(morphs)
         if len(morphs) == 1:
@@ -98,7 +92,8 @@ def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
         if morphs is not None:
             return morphs
         count *= 2
+    possible = legal(history.space.start, history.space.budget)
     raise NothingToPropose(
-        f"the budget leaves no new architecture to grow from the starting graph ({len(history.legal(None))} morphs are "
+        f"the budget leaves no new architecture to grow from the starting graph ({len(possible)} morphs are "
         f"legal on it, {len(history.trials)} trials were proposed); raise the budget"
     )

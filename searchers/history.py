@@ -15,7 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, TypeVar, assert_never
 
-from morphism import Budget, Graph, Morph, apply, legal
+from morphism import GRAPHS_REMEMBERED, Budget, Choices, Graph, Lineage, Morph, choices, rebuild
 from searchers.distance import Outline, Places
 
 BEST_SEEN: Final = 150
@@ -33,10 +33,7 @@ PRUNED_SEEN: Final = 50
 PARENTS: Final = 16
 """Trials that can be parents: the best whose weights can be inherited."""
 
-_GRAPHS_REMEMBERED: Final = 64
-_GROWN_REMEMBERED: Final = 256
 _CHILDREN_REMEMBERED: Final = 16384
-_LEGAL_REMEMBERED: Final = 64
 _OUTLINES_REMEMBERED: Final = 4096
 
 
@@ -206,13 +203,9 @@ class History:
     _pruned: deque[Point] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
     _fingerprints: set[str] = field(default_factory=set, init=False)
     _graphs: OrderedDict[int, Graph] = field(default_factory=OrderedDict, init=False, repr=False)
-    _grown: OrderedDict[tuple[int | None, tuple[Morph, ...]], Graph] = field(
-        default_factory=OrderedDict, init=False, repr=False
-    )
     _known_children: OrderedDict[tuple[int | None, Morph], None] = field(
         default_factory=OrderedDict, init=False, repr=False
     )
-    _legal: OrderedDict[int | None, tuple[Morph, ...]] = field(default_factory=OrderedDict, init=False, repr=False)
     _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -347,9 +340,8 @@ class History:
                 break
             unbuilt.append(ancestor)
         for descendant in reversed(unbuilt):
-            for morph in self.trials[descendant].morphs:
-                graph, _ = apply(graph, morph)
-            _remember(self._graphs, descendant, graph, _GRAPHS_REMEMBERED)
+            graph = rebuild(Lineage(graph, self.trials[descendant].morphs))
+            _remember(self._graphs, descendant, graph, GRAPHS_REMEMBERED)
         return graph
 
     def outline(self, number: int | None) -> Outline:
@@ -374,14 +366,8 @@ class History:
         return self.space.start.fingerprint if number is None else self.trial(number).fingerprint
 
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
-        """The graph of a child that need not be a trial (remembered for a while); raises IllegalMorph."""
-        key = (parent, morphs)
-        if key not in self._grown:
-            graph = self.graph(parent)
-            for morph in morphs:
-                graph, _ = apply(graph, morph)
-            _remember(self._grown, key, graph, _GROWN_REMEMBERED)
-        return self._grown[key]
+        """The graph of a child that need not be a trial; raises IllegalMorph."""
+        return rebuild(Lineage(self.graph(parent), morphs))
 
     def is_known_child(self, parent: int | None, morph: Morph) -> bool:
         """Whether remember_child was told of it, and it was not forgotten since."""
@@ -394,13 +380,9 @@ class History:
         """
         _remember(self._known_children, (parent, morph), None, _CHILDREN_REMEMBERED)
 
-    def legal(self, number: int | None) -> tuple[Morph, ...]:
-        """Every morph that is legal on a trial's graph within the budget (remembered)."""
-        if number in self._legal:
-            self._legal.move_to_end(number)
-        else:
-            _remember(self._legal, number, legal(self.graph(number), self.space.budget), _LEGAL_REMEMBERED)
-        return self._legal[number]
+    def choices(self, number: int | None) -> Choices:
+        """The morphs that are legal on a trial's graph within the budget."""
+        return choices(self.graph(number), self.space.budget)
 
     def _lineage(self, number: int) -> Iterator[int]:
         """The trial, its parent, and so on up to the one that grew from the starting graph."""

@@ -6,10 +6,9 @@ smaller; none ever shrinks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
-from morphism import Convolution, Graph, Kernel, Node
+from morphism import Convolution, Graph, Kernel
 
 LARGEST: Final = 7
 STEP: Final = 2
@@ -33,22 +32,3 @@ def smallest(graph: Graph) -> int | None:
 def enlarging(graph: Graph, size: int) -> tuple[Kernel, ...]:
     """The morphs that bring every smaller tunable kernel to that size, in the order of the nodes."""
     return tuple([Kernel(graph.nodes[index].name, size) for index, op in tunable(graph).items() if op.kernel < size])
-
-
-def enlarged(graph: Graph, size: int) -> Graph:
-    """The graph after `enlarging`, made in one step, since each morph alone would check the whole graph again."""
-    ops = {
-        index: replace(op, kernel=size, padding=op.padding + (size - op.kernel) // 2)
-        for index, op in tunable(graph).items()
-        if op.kernel < size
-    }
-    if not ops:
-        return graph
-    return Graph(
-        tuple(
-            [
-                Node(node.name, ops[index], node.inputs) if index in ops else node
-                for index, node in enumerate(graph.nodes)
-            ]
-        )
-    )

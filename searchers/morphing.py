@@ -18,7 +18,7 @@ import numpy as np
 from morphism import Morph
 from searchers.chance import chance
 from searchers.gaussian import Posterior, posterior
-from searchers.growth import by_kind, child, copies_drawn, drawn, grown_from_start
+from searchers.growth import child, copies_drawn, drawn, grown_from_start
 from searchers.history import History, Request
 
 _DECIMALS: Final = 9  # floating point differs in the last bits between processors: differences below 1e-9 are ties
@@ -50,14 +50,14 @@ class Morphing:
 
     def _candidates(self, history: History, random: Random) -> list[tuple[int | None, tuple[Morph, ...]]]:
         parents = self._parents(history, random)
-        kinds = {parent: by_kind(history.legal(parent)) for parent in parents}
-        growing = [parent for parent in parents if kinds[parent]]
+        choices = {parent: history.choices(parent) for parent in parents}
+        growing = [parent for parent in parents if choices[parent].kinds()]
         found: dict[tuple[int | None, tuple[Morph, ...]], None] = {}
         for number in range(self.candidates if growing else 0):
             parent = growing[number % len(growing)]
             count = 1 + int(random.random() * self.morphs)
             # all are legal on the parent; whether they are in a row shows when the child is built
-            morphs = dict.fromkeys([drawn(kinds[parent], random) for _ in range(count)])
+            morphs = dict.fromkeys([drawn(choices[parent], random) for _ in range(count)])
             found[parent, tuple(morphs)] = None
         return list(found)
 

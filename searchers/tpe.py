@@ -18,13 +18,16 @@ from optuna.samplers import TPESampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from morphism import Budget, Graph, Morph, cost
+from morphism import Budget, Graph, Kernel, Lineage, Morph, cost, rebuild
 from searchers.chance import derived
 from searchers.history import History, Point, Request
-from searchers.kernel_size import LARGEST, STEP, enlarged, enlarging, smallest
+from searchers.kernel_size import LARGEST, STEP, enlarging, smallest
 
 BATCH_STEP: Final = 8
 """Batch sizes are tuned in steps of 8, as the matrix units of accelerators like them."""
+
+_INSISTED: Final = 2
+"""Points that could not be had until TPE is asked among the kernel sizes within the budget alone."""
 
 _STUDY: Final = "aiperf"
 _LONG_AGO: Final = datetime(2000, 1, 1)
@@ -51,7 +54,7 @@ class Tpe:
     candidates: int
     """Points that TPE draws and compares."""
     tries: int
-    """Points that are asked for until one is within the budget; then the kernels stay as they are."""
+    """Points that are asked for until one can be had; then the kernels stay as they are."""
 
     def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> Tuned:
         """Batch size, and kernel size from the parent's on, for a graph that grew from `parent`."""
@@ -61,17 +64,25 @@ class Tpe:
         study = self._study(history, request, batches, kernels)
         pruned: list[Point] = []
         batch_size = batches.high
+        largest = LARGEST
         for _ in range(self.tries):
             trial = study.ask()
             batch_size = trial.suggest_int("batch_size", batches.low, batches.high, step=BATCH_STEP)
             if kernels is None:
                 return Tuned((), batch_size, None, ())
-            kernel_size = trial.suggest_int("kernel_size", kernels.low, kernels.high, step=STEP)
-            reason = _offence(history, graph, kernel_size)
+            kernel_size = trial.suggest_int("kernel_size", kernels.low, largest, step=STEP)
+            enlargement = enlarging(graph, kernel_size)
+            reason = _offence(history, graph, enlargement)
             if reason is None:
-                return Tuned(enlarging(graph, kernel_size), batch_size, kernel_size, tuple(pruned))
+                return Tuned(enlargement, batch_size, kernel_size, tuple(pruned))
             pruned.append(Point(batch_size, kernel_size, reason))
             study.tell(trial, state=TrialState.PRUNED)
+            if len(pruned) >= _INSISTED:
+                # larger kernels cost more, so that those within the budget are the smaller ones
+                while largest >= kernels.low and not _fits(history, graph, enlarging(graph, largest)):
+                    largest -= STEP
+                if largest < kernels.low:
+                    break
         return Tuned((), batch_size, None, tuple(pruned))
 
     def _study(
@@ -100,14 +111,17 @@ def batch_range(history: History) -> IntDistribution:
     return IntDistribution(lowest, highest - (highest - lowest) % BATCH_STEP, step=BATCH_STEP)
 
 
-def _offence(history: History, graph: Graph, kernel_size: int) -> str | None:
-    """Why the graph cannot have that kernel size; None where it can."""
-    larger = enlarged(graph, kernel_size)
-    if larger is graph:
+def _offence(history: History, graph: Graph, enlargement: tuple[Kernel, ...]) -> str | None:
+    """Why the graph cannot have those kernels; None where it can."""
+    if not enlargement:
         return None  # the search saw to its budget, and that it is new
-    if not history.space.budget.allows(cost(larger)):
-        return over_budget(history.space.budget, larger)
-    return "proposed before" if history.was_proposed(larger.fingerprint) else None
+    if not _fits(history, graph, enlargement):
+        return over_budget(history.space.budget, rebuild(Lineage(graph, enlargement)))
+    return "proposed before" if history.was_proposed(rebuild(Lineage(graph, enlargement)).fingerprint) else None
+
+
+def _fits(history: History, graph: Graph, enlargement: tuple[Kernel, ...]) -> bool:
+    return history.space.budget.allows(cost(rebuild(Lineage(graph, enlargement))))
 
 
 def over_budget(budget: Budget, graph: Graph) -> str:

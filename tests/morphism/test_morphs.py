@@ -30,9 +30,11 @@ from morphism import (
     Widen,
     Zero,
     apply,
+    choices,
     cost,
     decode_morph,
     encode_morph,
+    grow,
     legal,
     rebuild,
     shapes_after,
@@ -145,6 +147,23 @@ def test_every_start_offers_all_four_morphs(name: str) -> None:
 
     assert {type(morph) for morph in offered} == {Deepen, Widen, Skip, Kernel}
     assert len(set(offered)) == len(offered)
+
+
+@given(graphs(), st.floats(1.0, 4.0), st.permutations((Deepen, Widen, Skip, Kernel)))
+@settings(unhurried)
+def test_choices_are_the_legal_morphs_whichever_kind_is_asked_for_first(
+    graph: Graph, factor: float, order: list[type[Morph]]
+) -> None:
+    budget = Budget.of(graph, factor)
+    fit = [morph for morph, _ in changes(graph) if budget.allows(cost(grow(graph, morph)))]
+
+    found = choices(Graph(graph.nodes), budget)
+
+    for kind in order:
+        assert list(found.of(kind)) == [morph for morph in fit if isinstance(morph, kind)]
+    assert found.kinds() == choices(graph, budget).kinds()
+    assert found.kinds() == tuple(dict.fromkeys(type(morph) for morph in fit))
+    assert list(legal(graph, budget)) == fit
 
 
 @given(st.data())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from morphism import apply, rebuild
+from morphism import Deepen, apply, rebuild
 from morphism.lineage import Lineage
 from searchers import (
     PARENTS,
@@ -28,7 +28,7 @@ RANDOM = RandomConf().build()
 
 def grown(history: History, numbers: range) -> None:
     """Trials of the starting graph, one Deepen each, with invented fingerprints."""
-    morph = history.legal(None)[0]
+    morph = history.choices(None).of(Deepen)[0]
     history.tell([Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in numbers])
 
 
@@ -97,7 +97,7 @@ def test_weights_dropped_before_the_result_are_not_inherited_after_it() -> None:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
 def test_views_do_not_depend_on_how_news_was_bundled(accuracies: list[float]) -> None:
     one, many = History(space()), History(space())
-    morph = one.legal(None)[0]
+    morph = one.choices(None).of(Deepen)[0]
     news = [Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in range(len(accuracies))]
     results = [Finished(number, accuracy) for number, accuracy in enumerate(accuracies)]
     one.tell([*news, *results])
@@ -184,12 +184,12 @@ def test_graphs_beyond_what_is_remembered_are_rebuilt_the_same() -> None:
     history = History(space())
     for number in range(12):
         parent = number - 1 if number else None
-        morph = history.legal(parent)[0]
+        morph = history.choices(parent).of(Deepen)[0]
         graph, _ = apply(history.graph(parent), morph)
         history.tell([Proposed(number, 1, parent, (morph,), 64, None, graph.fingerprint)])
     first = history.graph(5)
     for number in range(12, 100):
-        history.tell([Proposed(number, 1, None, (history.legal(None)[0],), 64, None, f"{number:032x}")])
+        history.tell([Proposed(number, 1, None, (history.choices(None).of(Deepen)[0],), 64, None, f"{number:032x}")])
         history.graph(number)
 
     assert history.graph(5) == first

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.search_landscape import Landscape, search
-from morphism import Budget, Deepen, Graph, apply, cost, start
+from morphism import Budget, Deepen, Graph, apply, cost, legal, start
 from searchers import (
     EvolutionConf,
     Failed,
@@ -116,7 +116,7 @@ def test_a_parent_that_can_grow_no_further_hands_over_to_others(searcher: Search
     budget = Budget.of(SMALL, 1.3)
     history = History(space(budget=budget))
     graph, morphs, random = SMALL, [], Random(0)
-    while possible := History(space(graph, budget)).legal(None):
+    while possible := legal(graph, budget):
         morphs.append(possible[int(random.random() * len(possible))])
         graph, _ = apply(graph, morphs[-1])
     history.tell([Proposed(1, 1, None, tuple(morphs), 64, None, graph.fingerprint), Finished(1, 1.0)])

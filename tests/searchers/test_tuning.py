@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from morphism import Budget, Convolution, Graph, Kernel, apply, cost, legal, start
+from morphism import Budget, Convolution, Deepen, Graph, Kernel, Lineage, apply, cost, legal, rebuild, start
 from searchers import (
     CeilingKnown,
     EvolutionConf,
@@ -22,7 +22,7 @@ from searchers import (
     TpeConf,
     propose,
 )
-from searchers.kernel_size import enlarged, enlarging, smallest, tunable
+from searchers.kernel_size import enlarging, smallest, tunable
 from searchers.tpe import batch_range
 from tests.searchers.histories import SMALL, Run, space
 
@@ -34,6 +34,10 @@ LARGE = Budget.of(SMALL, 100)
 
 def kernels(graph: Graph) -> list[int]:
     return [node.op.kernel for node in graph.nodes if isinstance(node.op, Convolution)]
+
+
+def enlarged(graph: Graph, size: int) -> Graph:
+    return rebuild(Lineage(graph, enlarging(graph, size)))
 
 
 @settings(max_examples=30, deadline=None)
@@ -143,8 +147,29 @@ def test_a_kernel_over_the_budget_is_a_pruned_point_that_names_the_limit_and_is_
     assert all(
         point.reason.startswith("over the budget: ") and "forward operations" in point.reason for point in pruned
     )
-    assert all(proposal.kernel_size in (3, None) for proposal in proposals)
     assert all(len(proposal.pruned) <= 5 for proposal in proposals)
+
+
+def test_having_met_the_budget_twice_tuning_draws_among_the_kernels_within_it() -> None:
+    tight = Budget(int(1.5 * cost(SMALL).forward_flops), None, None)
+    history = History(space(budget=tight))
+
+    proposals = [propose(RANDOM, history, Request(number, 4, 0), TPE) for number in range(1, 40)]
+
+    assert max(len(proposal.pruned) for proposal in proposals) == 2
+    assert {proposal.kernel_size for proposal in proposals} == {3}
+
+
+def test_where_not_even_the_parents_kernel_is_within_the_budget_kernels_stay_as_they_are() -> None:
+    """The parent's smallest kernel is 5, a child's added convolution has 3, and there is no room for 5 in it."""
+    parent = enlarged(SMALL, 5)
+    child, _ = apply(parent, Deepen("stem.relu"))
+    history = History(space(parent, Budget(cost(child).forward_flops, None, None)))
+
+    tuned = TPE.tune(history, Request(1, 4, 0), parent, child)
+
+    assert (tuned.morphs, tuned.kernel_size, len(tuned.pruned)) == ((), None, 2)
+    assert {point.reason.partition(":")[0] for point in tuned.pruned} == {"over the budget"}
 
 
 @pytest.mark.parametrize("seed", range(3))

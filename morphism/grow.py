@@ -1,0 +1,205 @@
+"""The graph that a morph makes of another, and where a morph is refused.
+
+Nodes that a morph adds are named after it and a number that is free ('deepen3.conv'), so that the same morphs on the same
+graph give the same names. Only the site is checked: what a morph leaves legal need not be found legal again, and the tests
+hold every grown graph to a full check.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from morphism.axes import axes, is_depthwise
+from morphism.cost import hand_on_layer_costs
+from morphism.graph import Graph, Node
+from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
+from morphism.ops import Add, BatchNormalisation, Convolution, Op, Relu
+from morphism.shapes import Map, Shape, Vector
+from morphism.sites import (
+    LONGEST_SKIP,
+    branches,
+    deepen_sites,
+    depths,
+    kernel_sites,
+    larger_kernels,
+    most_channels,
+    skip_sources,
+    skip_stride,
+    skip_targets,
+    why_not_widened,
+    widen_sites,
+)
+
+
+class IllegalMorph(ValueError):
+    """A morph that cannot be applied to this graph; the message names the offence and what is legal here."""
+
+
+def grow(graph: Graph, morph: Morph) -> Graph:
+    """The graph after the morph, without a thought for weights; a Widen's seed changes nothing here.
+
+    Raises IllegalMorph. Structure alone decides: what a budget allows is `legal`'s to say.
+    """
+    match morph:
+        case Deepen():
+            return _deepened(graph, morph)
+        case Widen():
+            return _widened(graph, morph)
+        case Skip():
+            return _skipped(graph, morph)
+        case Kernel():
+            return enlarge(graph, (morph,))
+        case _:
+            assert_never(morph)
+
+
+def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
+    """The graph after these morphs, of which no two name the same convolution: in one step, as tuning enlarges many at once.
+
+    Raises IllegalMorph.
+    """
+    ops: dict[int, Op] = {}
+    for morph in kernels:
+        offence = "only odd kernels from 3 on grow, up to 7, and not of a convolution that reads the image"
+        index = _found(graph, "enlarge", morph.convolution, kernel_sites(graph), offence)
+        op = graph.nodes[index].op
+        assert isinstance(op, Convolution) and index not in ops
+        if morph.kernel not in larger_kernels(op.kernel):
+            raise IllegalMorph(
+                f"cannot enlarge {morph.convolution!r} from kernel {op.kernel} to {morph.kernel!r}; "
+                f"legal here: {', '.join(map(str, larger_kernels(op.kernel)))}"
+            )
+        # padded by as much as it grew, so that the maps that leave it keep their size
+        padding = op.padding + (morph.kernel - op.kernel) // 2
+        ops[index] = Convolution(op.out_channels, morph.kernel, op.stride, padding, op.groups)
+    return _replaced(graph, ops, {})
+
+
+def free_folder(graph: Graph, kind: str) -> str:
+    """The first segment of the names that a morph of that kind ('deepen', 'skip') gives: it and the first free number."""
+    number = 1
+    while f"{kind}{number}" in graph.heads:
+        number += 1
+    return f"{kind}{number}"
+
+
+def _deepened(graph: Graph, morph: Deepen) -> Graph:
+    after = _found(graph, "deepen after", morph.after, deepen_sites(graph), "it is no ReLU on maps")
+    joined = _map(graph, after)
+    folder = free_folder(graph, "deepen")
+    return _spliced(
+        graph,
+        after,
+        joined,
+        Node(f"{folder}.conv", Convolution(joined.channels, 3, padding=1), (after,)),
+        Node(f"{folder}.norm", BatchNormalisation(), (after + 1,)),
+        Node(f"{folder}.relu", Relu(), (after + 2,)),
+    )
+
+
+def _skipped(graph: Graph, morph: Skip) -> Graph:
+    offence = "it is no activation (a ReLU or a pooling that gives maps)"
+    source = _found(graph, "skip from", morph.source, skip_sources(graph), offence)
+    offence = "it is no pre-activation (a batch normalisation, sum or convolution that a ReLU reads)"
+    target = _found(graph, "skip to", morph.target, skip_targets(graph), offence)
+    entering, joined = _map(graph, source), _map(graph, target)
+    words = f"cannot skip from {morph.source!r} to {morph.target!r}: "
+    if source >= target:
+        raise IllegalMorph(f"{words}a skip leads forward; take a source before the target")
+    span = depths(graph)[target] - depths(graph)[source] + 1
+    if not 1 <= span <= LONGEST_SKIP:
+        raise IllegalMorph(f"{words}it spans {span} blocks; legal here: 1 to {LONGEST_SKIP}")
+    if source in branches(graph).get(target, frozenset()):
+        raise IllegalMorph(f"{words}such a branch is there already; take another source or target")
+    stride = skip_stride(entering, joined)
+    if stride is None:
+        raise IllegalMorph(f"{words}no stride brings maps of {entering} to {joined}; take maps that shrink evenly")
+    folder = free_folder(graph, "skip")
+    return _spliced(
+        graph,
+        target,
+        joined,
+        Node(f"{folder}.conv", Convolution(joined.channels, 1, stride=stride), (source,)),
+        Node(f"{folder}.norm", BatchNormalisation(), (target + 1,)),
+        Node(f"{folder}.add", Add(), (target, target + 2)),
+    )
+
+
+def _widened(graph: Graph, morph: Widen) -> Graph:
+    index = graph.indices.get(morph.convolution)
+    offence = "" if index is None else why_not_widened(graph, index)
+    if offence is not None:
+        _found(graph, "widen", morph.convolution, widen_sites(graph), offence)
+    assert index is not None
+    found = axes(graph)
+    widened = found.segments[index][0]
+    axis = found.axes[widened]
+    most = most_channels(graph, widened)
+    if type(morph.channels) is not int or not axis.channels < morph.channels <= most:
+        raise IllegalMorph(
+            f"cannot widen {morph.convolution!r} from {axis.channels} channels to {morph.channels!r}; "
+            f"legal here: {axis.channels + 1} to {most}"
+        )
+    ops: dict[int, Op] = {}
+    shapes: dict[int, Shape] = {}
+    for carrier in axis.carriers:
+        op, shape = graph.nodes[carrier].op, graph.shapes[carrier]
+        # several axes may stand side by side here, after a Concat: this one grows wherever it stands
+        more = found.segments[carrier].count(widened) * (morph.channels - axis.channels)
+        if isinstance(shape, Vector):
+            shapes[carrier] = Vector(shape.features + more)
+            continue
+        channels = shape.channels + more
+        shapes[carrier] = Map(channels, shape.height, shape.width)
+        if isinstance(op, Convolution):
+            groups = channels if is_depthwise(op, graph.shapes[graph.nodes[carrier].inputs[0]]) else 1
+            ops[carrier] = Convolution(channels, op.kernel, op.stride, op.padding, groups)
+    return _replaced(graph, ops, shapes)
+
+
+def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
+    """The graph with nodes put right behind `after`, whose readers then read the last of them; `shape` leaves each."""
+    # whatever stood behind `after` moves on, and whoever read `after` reads what takes its place: the same shift
+    shift = len(added)
+    moved = [
+        node.moved(tuple([entry + shift if entry >= after else entry for entry in node.inputs]))
+        for node in graph.nodes[after + 1 :]
+    ]
+    grown = Graph.of_lawful(
+        (*graph.nodes[: after + 1], *added, *moved),
+        (*graph.shapes[: after + 1], *(shape,) * shift, *graph.shapes[after + 1 :]),
+    )
+    hand_on_layer_costs(graph, grown, range(after + 1, after + 1 + shift), at=after + 1, added=shift)
+    return grown
+
+
+def _replaced(graph: Graph, ops: dict[int, Op], shapes: dict[int, Shape]) -> Graph:
+    """The graph with other operations, and other shapes that leave its nodes, at these indices."""
+    nodes, leaving = list(graph.nodes), list(graph.shapes)
+    for index, op in ops.items():
+        nodes[index] = Node(nodes[index].name, op, nodes[index].inputs)
+    for index, shape in shapes.items():
+        leaving[index] = shape
+    grown = Graph.of_lawful(tuple(nodes), tuple(leaving))
+    hand_on_layer_costs(graph, grown, {*ops, *shapes, *[reader for index in shapes for reader in graph.readers[index]]})
+    return grown
+
+
+def _map(graph: Graph, index: int) -> Map:
+    shape = graph.shapes[index]
+    assert isinstance(shape, Map)
+    return shape
+
+
+def _found(graph: Graph, doing: str, name: str, sites: tuple[int, ...], offence: str) -> int:
+    index = graph.indices.get(name)
+    if index in sites:
+        assert index is not None
+        return index
+    offence = offence if index is not None else "there is no such node"
+    raise IllegalMorph(f"cannot {doing} {name!r}: {offence}; legal here: {_listed(graph.nodes[s].name for s in sites)}")
+
+
+def _listed(names: Iterable[str], shown: int = 8) -> str:
+    every = list(names)
+    listed = ", ".join(map(repr, every[:shown])) or "nothing"
+    return listed if len(every) <= shown else f"{listed} and {len(every) - shown} more"

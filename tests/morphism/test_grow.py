@@ -1,0 +1,171 @@
+"""A grown graph is not checked again where it was made: these tests hold it to the full check and to the counts made anew."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from morphism import (
+    STARTS,
+    BatchNormalisation,
+    Budget,
+    Deepen,
+    Graph,
+    IllegalMorph,
+    Lineage,
+    Morph,
+    Node,
+    Relu,
+    Skip,
+    Widen,
+    apply,
+    cost,
+    grow,
+    layer_cost,
+    legal,
+    rebuild,
+    start,
+)
+from morphism.axes import axes
+from morphism.cost import layer_costs
+from morphism.legal import changes
+from morphism.lineage import GRAPHS_REMEMBERED
+from tests.morphism.strategies import NO_LIMIT, graphs, morphs
+from tests.morphism.test_graph import closed, conv
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SMALL = start("digits_small")
+
+
+def assert_is_what_a_full_check_makes_of_it(grown: Graph) -> None:
+    checked = Graph(grown.nodes)  # raises IllegalGraph where any law is broken
+
+    assert [(node.name, node.op, node.inputs) for node in grown.nodes] == [
+        (node.name, node.op, node.inputs) for node in checked.nodes
+    ]
+    assert grown == checked and hash(grown) == hash(checked)
+    assert grown.shapes == checked.shapes
+    assert grown.fingerprint == checked.fingerprint
+    assert (grown.indices, grown.readers, grown.reads_image, grown.heads) == (
+        checked.indices,
+        checked.readers,
+        checked.reads_image,
+        checked.heads,
+    )
+    assert axes(grown) == axes(checked)
+    assert layer_costs(grown) == tuple(
+        layer_cost(node.op, tuple(checked.shapes[entering] for entering in node.inputs), shape, reads_image=reads_image)
+        for node, shape, reads_image in zip(checked.nodes, checked.shapes, checked.reads_image, strict=True)
+    )
+    assert cost(grown) == cost(checked)
+    assert list(changes(grown)) == list(changes(checked))
+    assert legal(grown, NO_LIMIT) == legal(checked, NO_LIMIT)
+
+
+@given(graphs() | st.sampled_from([start(name) for name in STARTS if name != "resnet50_v1_5"]), st.data())
+@settings(unhurried, max_examples=150)
+def test_a_grown_graph_is_what_a_full_check_makes_of_it(graph: Graph, data: st.DataObject) -> None:
+    for _ in range(data.draw(st.integers(1, 8))):
+        morph = data.draw(morphs(graph))
+        if morph is None:
+            break
+        # some of what is derived from a graph is handed on to what grows from it: with and without it, all is the same
+        if data.draw(st.booleans()):
+            cost(graph)
+        graph = grow(graph, morph)
+
+        assert_is_what_a_full_check_makes_of_it(graph)
+
+
+IMAGE_IS_ACTIVATED = closed(
+    Node("first", Relu(), (0,)),
+    conv("a", 1, channels=3, kernel=3, padding=1),
+    Node("norm", BatchNormalisation(), (2,)),
+    Node("relu", Relu(), (3,)),
+    conv("b", 4),
+)
+
+
+@pytest.mark.parametrize("morph", [Deepen("first"), Deepen("relu"), Skip("first", "norm")])
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_what_learns_before_others_did_is_counted_as_a_full_check_counts_it(morph: Morph, is_counted: bool) -> None:
+    """A branch from the image needs no gradient towards it; behind a convolution put first, others do that did not."""
+    graph = Graph(IMAGE_IS_ACTIVATED.nodes)
+    if is_counted:
+        cost(graph)
+
+    assert_is_what_a_full_check_makes_of_it(grow(graph, morph))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_resnet_50_grown_by_thirty_morphs_is_at_each_what_a_full_check_makes_of_it(seed: int) -> None:
+    graph, random = start("resnet50_v1"), Random(seed)
+    budget = Budget.of(graph, factor=32.0)
+    for _ in range(30):
+        by_kind: dict[type[Morph], list[Morph]] = {}
+        for morph in legal(graph, budget):
+            by_kind.setdefault(type(morph), []).append(morph)
+        graph = grow(graph, random.choice(by_kind[random.choice(list(by_kind))]))
+
+        assert_is_what_a_full_check_makes_of_it(graph)
+
+
+@given(graphs(), st.data())
+@settings(unhurried)
+def test_weights_do_not_decide_what_a_graph_becomes(graph: Graph, data: st.DataObject) -> None:
+    morph = data.draw(morphs(graph).filter(lambda found: found is not None))
+    assert morph is not None
+    seeded = replace(morph, seed=data.draw(st.integers(0, 2**63 - 1))) if isinstance(morph, Widen) else morph
+
+    assert apply(graph, seeded)[0] == grow(graph, morph)
+    assert rebuild(Lineage(graph, (seeded,))) == grow(graph, morph)
+
+
+def test_a_lineage_is_rebuilt_the_same_when_it_was_forgotten() -> None:
+    lineage = Lineage(SMALL, (Deepen("stem.relu"), Deepen("deepen1.relu"), Widen("deepen2.conv", 40, seed=3)))
+    first = rebuild(lineage)
+    assert rebuild(lineage) is first
+
+    for channels in range(GRAPHS_REMEMBERED):
+        rebuild(Lineage(SMALL, (Widen("stem.conv", 33 + channels),)))
+
+    again = rebuild(lineage)
+    assert again == first and again is not first
+
+
+@given(graphs(), st.data())
+@settings(unhurried, max_examples=40)
+def test_a_lineage_rebuilt_is_its_morphs_in_order_whatever_is_remembered(graph: Graph, data: st.DataObject) -> None:
+    grown, lineage, steps = graph, Lineage(graph), [graph]
+    for _ in range(data.draw(st.integers(1, 5))):
+        morph = data.draw(morphs(grown))
+        if morph is None:
+            break
+        grown, lineage = grow(grown, morph), lineage.then(morph)
+        steps.append(grown)
+    # remembered beforehand: some of the way, and ways from further on
+    for begin in range(len(steps)):
+        end = data.draw(st.integers(begin, len(steps) - 1))
+        assert rebuild(Lineage(steps[begin], lineage.morphs[begin:end])) == steps[end]
+
+    assert rebuild(lineage) == grown
+
+
+def test_a_morph_remembered_alone_is_not_taken_for_one_after_another() -> None:
+    first, second = Deepen("stem.relu"), Widen("stem.conv", 40)
+    rebuild(Lineage(SMALL, (second,)))
+
+    assert rebuild(Lineage(SMALL, (first, second))) == grow(grow(SMALL, first), second)
+
+
+def test_what_is_remembered_of_one_lineage_lets_no_illegal_one_pass() -> None:
+    rebuild(Lineage(SMALL, (Deepen("stem.relu"),)))
+
+    for _ in range(2):
+        with pytest.raises(IllegalMorph, match="there is no such node"):
+            rebuild(Lineage(SMALL, (Deepen("stem.relu"), Deepen("deepen2.relu"))))
+        with pytest.raises(IllegalMorph, match="there is no such node"):
+            rebuild(Lineage(start("resnet18"), (Deepen("stem.relu"), Deepen("deepen2.relu"))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -26,6 +26,28 @@ _VARIANTS = (
 )
 
 
+TOLERANCE: Final = 0.02
+"""Of a printed figure against units × clock × operations: sheets round, and a sparse figure would be off by 2."""
+
+
+class Units(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a figure is made of."""
+
+    count: int
+    """Streaming multiprocessors or compute units that are switched on."""
+    clock_mhz: float
+    """That the maker's figure is printed for, as a rule the boost clock."""
+    per_clock: dict[DataType, int]
+    """Dense operations of one unit in one clock, a multiply-add counted as 2."""
+    fp32_clock_mhz: float | None = None
+    """Where FP32's figure is printed for another clock than the tensor units' (Hopper)."""
+
+    def flops(self, dtype: DataType) -> float:
+        """count × clock × operations: 108 units · 1410 MHz · 2048 = 312e12 for an A100's BF16."""
+        clock = self.fp32_clock_mhz if dtype == "fp32" and self.fp32_clock_mhz is not None else self.clock_mhz
+        return self.count * clock * 1e6 * self.per_clock[dtype]
+
+
 class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One accelerator on one board."""
 
@@ -39,13 +61,26 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """FLOPS without structured sparsity, with FP32 accumulation, at the data sheet's clock. A type that the device has no
     units for is left out."""
     source: str
-    """The data sheet, and what was halved in it."""
+    """The maker's data sheet or white paper, and what was halved in it."""
+    held_against: str
+    """Who reprints or cites the source, as read when the row was checked (21 November 2026)."""
+    units: Units | None = None
+    """None where the maker names no clock for its figure."""
 
     def __post_init__(self) -> None:
         if not self.dense_flops or any(not 1e12 <= flops <= 1e16 for flops in self.dense_flops.values()):
             raise ValueError(
                 f"peaks are in FLOPS, 1e12 to 1e16 for one device; {self.example!r} has {self.dense_flops!r}"
             )
+        if self.units is None:
+            return
+        for dtype, flops in self.dense_flops.items():
+            made_of = self.units.flops(dtype)
+            if abs(flops - made_of) > TOLERANCE * made_of:
+                raise ValueError(
+                    f"a dense peak is units × clock × operations per clock, within {TOLERANCE:.0%}; {self.example!r} has "
+                    f"{dtype} = {flops!r}, its units make {made_of:.4g}: is the figure one with sparsity?"
+                )
 
 
 def board_variant(model: str) -> str | None:

@@ -6,7 +6,6 @@ done of it before becomes wasted. An epoch that the end of the run cuts short co
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -32,6 +31,7 @@ from aiperf.events import (
     WorkerJoined,
     WorkerLost,
 )
+from aiperf.intervals import Intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +44,6 @@ class Operations:
     tensor_training: int
     """Convolutions and matrix products alone."""
     tensor_validation: int
-
-
-@dataclass(slots=True)
-class Intervals:
-    """Columns, one row an interval; arrays, since a long run has two million."""
-
-    worker: array[int] = field(default_factory=lambda: array("q"))
-    ranks: array[int] = field(default_factory=lambda: array("q"))
-    trial: array[int] = field(default_factory=lambda: array("q"))
-    start: array[float] = field(default_factory=lambda: array("d"))
-    end: array[float] = field(default_factory=lambda: array("d"))
-    flops: array[float] = field(default_factory=lambda: array("d"))
-    """Counted operations; 0 once they are wasted."""
-    wasted: array[float] = field(default_factory=lambda: array("d"))
-    tensor_flops: array[float] = field(default_factory=lambda: array("d"))
-    busy: array[float] = field(default_factory=lambda: array("d"))
-    """Seconds, of one rank."""
-    communication: array[float] = field(default_factory=lambda: array("d"))
-    validation: array[float] = field(default_factory=lambda: array("d"))
-    input: array[float] = field(default_factory=lambda: array("d"))
-    checkpoint: array[float] = field(default_factory=lambda: array("d"))
 
 
 @dataclass(slots=True)
@@ -111,12 +90,21 @@ class Preparation:
 
 @dataclass(slots=True)
 class _Open:
-    """The books of an unsettled trial: rows that a later attempt may turn into wasted work."""
+    """The books of an unsettled trial."""
 
-    epoch: int = 1
+    operations: Operations
+    worker: int
+    ordered: float
+    """When the attempt was ordered."""
+    ranks: int
+    worked: float | None
+    """End of the attempt's last interval, or when it was prepared or ordered; None while no attempt is running."""
+    epoch: int
     """In progress, or next."""
-    rows: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
-    """Of each epoch: the attempt that did it last, and its rows."""
+    rows: dict[int, list[int]] = field(default_factory=dict)
+    """Rows of each epoch, of the attempt that did it last: a later one may turn them into wasted work."""
+    done_by: dict[int, int] = field(default_factory=dict)
+    """Of each epoch that attempt."""
 
 
 @dataclass(slots=True)
@@ -145,10 +133,6 @@ class Books:
     _present: dict[int, Presence] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _rounds: dict[int, int] = field(default_factory=dict)
-    _ordered: dict[int, tuple[int, float]] = field(default_factory=dict)
-    _worked: dict[int, float] = field(default_factory=dict)
-    """Of each running trial: the end of its last interval, or when it was prepared or ordered."""
-    _ranks: dict[int, int] = field(default_factory=dict)
 
     def take(self, event: AnyEvent) -> None:
         """One more line of the journal."""
@@ -158,8 +142,7 @@ class Books:
             case EpochFinished():
                 if not self.accuracies or event.accuracy > self.accuracies[-1][1]:
                     self.accuracies.append((event.at, event.accuracy))
-                if event.trial in self._open:
-                    self._open[event.trial].epoch = event.epoch + 1
+                self._open[event.trial].epoch = event.epoch + 1
             case ProposalRequested():
                 self._rounds[event.number] = event.round
             case TrialProposed():
@@ -174,24 +157,20 @@ class Books:
                 self.rejected += 1
                 self._rounds.pop(event.number, None)
             case TrialStarted():
-                self._ordered[event.trial] = (event.worker, event.at)
-                self._worked[event.trial] = event.at
                 presence = self._present[event.worker]
                 if presence.free_since is not None:
                     self.spells.append(Spell("gap", presence.ranks, presence.free_since, event.at))
                 presence.free_since, presence.trial = None, event.trial
-                self._open.setdefault(event.trial, _Open()).epoch = event.epoch
-                self._ranks[event.trial] = self._present[event.worker].ranks
+                self._start(event, presence.ranks)
             case TrialPrepared():
-                worker, ordered = self._ordered[event.trial]
-                self._ranks[event.trial] = event.ranks
-                self._worked[event.trial] = event.at
+                opened = self._open[event.trial]
+                opened.ranks, opened.worked = event.ranks, event.at
                 self.preparations.append(
                     Preparation(
                         event.trial,
-                        worker,
+                        opened.worker,
                         event.at,
-                        ordered,
+                        opened.ordered,
                         event.build_seconds + event.weights_seconds,
                         event.compile_seconds,
                         event.precision,
@@ -199,20 +178,18 @@ class Books:
                 )
             case BatchReduced():
                 opened = self._open[event.trial]
-                if opened.epoch in opened.rows:
-                    self._waste(opened.rows.pop(opened.epoch)[1])
+                self._waste(opened.rows.pop(opened.epoch, []))
             case TrialFinished():
                 self.finished.append((event.at, self._rounds[event.trial]))
                 self._free_if_held(event.trial)
                 self._settle(event.trial)
             case TrialFailed():
                 self.failed += 1
-                if event.trial in self._worked:
-                    self._free_if_held(event.trial)
+                self._free_if_held(event.trial)
                 self._settle(event.trial)
             case TrialLost():
                 self.lost_attempts += 1
-                self._free(event.trial, event.at)
+                self._free(self._open[event.trial], event.at)
             case WorkerJoined():
                 presence = Presence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
                 self._present[event.worker] = presence
@@ -237,55 +214,55 @@ class Books:
                 pass
             case _:
                 assert_never(event)
-        self.at = max(self.at, event.at)
+        if event.at > self.at:
+            self.at = event.at
+
+    def _start(self, event: TrialStarted, ranks: int) -> None:
+        opened = self._open.get(event.trial)
+        if opened is None:
+            operations = self.operations[event.trial]
+            self._open[event.trial] = _Open(operations, event.worker, event.at, ranks, event.at, event.epoch)
+        else:
+            opened.worker, opened.ordered, opened.ranks = event.worker, event.at, ranks
+            opened.worked, opened.epoch = event.at, event.epoch
 
     def _progress(self, event: Progress) -> None:
-        rows = self.intervals
-        row = len(rows.start)
-        epochs = self._open[event.trial].rows
-        attempt, earlier = epochs.get(event.epoch, (event.attempt, []))
-        if attempt != event.attempt:
-            self._waste(earlier)
-            earlier = []
-        earlier.append(row)
-        epochs[event.epoch] = (event.attempt, earlier)
-        self._worked[event.trial] = event.end
-        operations = self.operations[event.trial]
-        rows.worker.append(event.worker)
-        rows.trial.append(event.trial)
-        rows.ranks.append(self._ranks[event.trial])
-        rows.start.append(event.start)
-        rows.end.append(event.end)
-        rows.flops.append(event.training_images * operations.training + event.validation_images * operations.validation)
-        rows.wasted.append(0.0)
-        rows.tensor_flops.append(
-            event.training_images * operations.tensor_training + event.validation_images * operations.tensor_validation
+        opened = self._open[event.trial]
+        epoch, rows = event.epoch, self.intervals
+        if opened.done_by.get(epoch) != event.attempt:
+            self._waste(opened.rows.get(epoch, []))
+            opened.done_by[epoch] = event.attempt
+            opened.rows[epoch] = []
+        opened.rows.setdefault(epoch, []).append(len(rows))
+        opened.worked = event.end
+        operations, training, validation = opened.operations, event.training_images, event.validation_images
+        rows.append(
+            event,
+            opened.ranks,
+            training * operations.training + validation * operations.validation,
+            training * operations.tensor_training + validation * operations.tensor_validation,
         )
-        rows.busy.append(event.busy_seconds)
-        rows.communication.append(event.communication_seconds)
-        rows.validation.append(event.validation_seconds)
-        rows.input.append(event.input_seconds)
-        rows.checkpoint.append(event.checkpoint_seconds)
 
     def _free_if_held(self, trial: int) -> None:
         """A trial may be settled after it was lost: it holds no worker then."""
-        if trial in self._worked:
-            self._free(trial, self._worked[trial])
+        opened = self._open.get(trial)
+        if opened is not None and opened.worked is not None:
+            self._free(opened, opened.worked)
 
-    def _free(self, trial: int, since: float) -> None:
+    def _free(self, opened: _Open, since: float) -> None:
         """An attempt is over: its worker has been free since then; before that, and after its last image, it was lost."""
-        worker, _ = self._ordered[trial]
-        worked = self._worked.pop(trial)
-        presence = self._present[worker]
-        if since > worked:
-            self.spells.append(Spell("lost", presence.ranks, worked, since))
+        presence = self._present[opened.worker]
+        assert opened.worked is not None, "an attempt ends once"
+        if since > opened.worked:
+            self.spells.append(Spell("lost", presence.ranks, opened.worked, since))
+        opened.worked = None
         presence.free_since, presence.trial = since, None
 
     def _leave(self, presence: Presence, at: float) -> None:
         presence.left = at
         self.spells += self.open_spells(presence, at)
         if presence.trial is not None:
-            del self._worked[presence.trial]
+            self._open[presence.trial].worked = None
 
     def open_spells(self, presence: Presence, at: float) -> list[Spell]:
         """What a worker's last spell comes to if it ends now."""
@@ -293,18 +270,16 @@ class Books:
         kind = "gap"
         if since is None:
             assert presence.trial is not None
-            kind, since = "lost", self._worked[presence.trial]
+            kind, since = "lost", self._open[presence.trial].worked
+            assert since is not None, "a trial that a worker holds is running"
         return [Spell(kind, presence.ranks, since, at)] if at > since else []
 
     def _waste(self, indices: list[int]) -> None:
         for index in indices:
-            self.intervals.wasted[index] = self.intervals.flops[index]
-            self.intervals.flops[index] = 0.0
+            self.intervals.waste(index)
 
     def _settle(self, trial: int) -> None:
         self._open.pop(trial, None)
-        self._ordered.pop(trial, None)
-        self._ranks.pop(trial, None)
         self._rounds.pop(trial, None)
 
 

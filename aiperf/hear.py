@@ -83,6 +83,7 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                     precision=word.precision,
                     ranks=word.ranks,
                     compiled=word.compiled,
+                    cuda_graphs=word.cuda_graphs,
                     build_seconds=word.build_seconds,
                     weights_seconds=word.weights_seconds,
                     compile_seconds=word.compile_seconds,
@@ -92,15 +93,7 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
             trial = _current(run, word.trial, word.attempt)
             if trial is None or trial.batch_size <= word.to_batch_size:
                 return []
-            return [
-                BatchReduced(
-                    at=now,
-                    trial=word.trial,
-                    attempt=word.attempt,
-                    from_batch_size=word.from_batch_size,
-                    to_batch_size=word.to_batch_size,
-                )
-            ]
+            return [_reduced(word, word.from_batch_size, word.to_batch_size, now)]
         case Done():
             return _done(run, word, now)
         case Crashed():
@@ -122,27 +115,36 @@ def _current(run: Run, trial: int, attempt: int) -> Trial | None:
 
 
 def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
-    if word.epoch != trial.current_epoch:
-        return []  # overtaken by the end of its epoch
-    images = word.training_images - trial.training_images
-    validated = word.validation_images - trial.validation_images
+    if word.epoch != trial.current_epoch or word.batch_size > trial.batch_size:
+        return []  # overtaken by the end of its epoch, or by a smaller batch with which that was begun again
+    return _worked(trial, word, now)
+
+
+def _worked(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
+    """The interval from the last word to this one, of the epoch in progress."""
+    events: list[AnyEvent] = []
+    images, validated = word.training_images, word.validation_images
+    if word.batch_size < trial.batch_size:
+        # The epoch was begun again, and the word that says so has not come.
+        events.append(_reduced(word, trial.batch_size, word.batch_size, now))
+    else:
+        images -= trial.training_images
+        validated -= trial.validation_images
     if images < 0 or validated < 0:
         return []
     assert trial.worker is not None
     start, end = trial.interval_end, max(now, trial.interval_end)
-    sums = (
-        word.busy_seconds,
-        word.communication_seconds,
-        word.validation_seconds,
-        word.input_seconds,
-        word.checkpoint_seconds,
-    )
+    length = end - start
+    before = trial.sums
     # What does not fit, since a word came early after a late one, is left to the next interval: sums are compared with sums.
-    seconds = [min(max(0.0, new - old), end - start) for new, old in zip(sums, trial.sums, strict=True)]
-    if images + validated == 0 and not any(seconds):
-        return []  # said before
-    busy, communication, validation, input_, checkpoint = seconds
-    return [
+    busy = min(max(0.0, word.busy_seconds - before[0]), length)
+    communication = min(max(0.0, word.communication_seconds - before[1]), length)
+    validation = min(max(0.0, word.validation_seconds - before[2]), length)
+    input_ = min(max(0.0, word.input_seconds - before[3]), length)
+    checkpoint = min(max(0.0, word.checkpoint_seconds - before[4]), length)
+    if not (images or validated or busy or communication or validation or input_ or checkpoint):
+        return events  # said before
+    events.append(
         Progress(
             at=now,
             worker=trial.worker,
@@ -159,7 +161,12 @@ def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
             input_seconds=input_,
             checkpoint_seconds=checkpoint,
         )
-    ]
+    )
+    return events
+
+
+def _reduced(word: Advanced | OutOfMemory, before: int, to: int, now: float) -> BatchReduced:
+    return BatchReduced(at=now, trial=word.trial, attempt=word.attempt, from_batch_size=before, to_batch_size=to)
 
 
 def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
@@ -167,8 +174,9 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
     trial = _current(run, sums.trial, sums.attempt)
     if trial is None or sums.epoch != trial.current_epoch:
         return []
+    # An epoch that has ended was not begun again, however late its word comes: whatever its batch, it counts.
     return [
-        *_advanced(trial, sums, now),
+        *_worked(trial, sums, now),
         EpochFinished(
             at=now,
             trial=sums.trial,

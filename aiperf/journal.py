@@ -58,25 +58,25 @@ class Reader:
             raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at '{path}'. Runs lie under runs/")
         self.path = path
         self._until = until
-        self._at = (0, 0, _ORIGIN)
-        self._torn = b""
+        self._reading = Reading(0, 0, _ORIGIN, b"")
 
     @property
     def reading(self) -> Reading:
-        """How far the reading has come."""
-        return Reading(*self._at, self._torn)
+        """Where the reading ended; before it has, its beginning."""
+        return self._reading
 
     def __iter__(self) -> Iterator[AnyEvent]:
         chain, lines, end, until = _ORIGIN, 0, 0, self._until
         decode, sha256, tail = _decoder.decode, hashlib.sha256, _TAIL + 1
+        torn = b""
         with self.path.open("rb", buffering=1 << 20) as file:
             # A million lines must not take long: what is wrong with a line is found out only once one is wrong.
             for line in file:
                 if lines == until:
                     break
                 if line[-1] != 0x0A:
-                    self._torn = line
-                    return
+                    torn = line
+                    break
                 body = line[:-tail] + b"}"
                 follows = sha256(chain + body).hexdigest().encode()
                 if line[-tail:] != _SEAL + follows + b'"}\n':
@@ -90,8 +90,8 @@ class Reader:
                 chain = follows
                 lines += 1
                 end += len(line)
-                self._at = (lines, end, chain)
                 yield event
+        self._reading = Reading(lines, end, chain, torn)
         if until is not None and lines < until:
             raise JournalDamaged(f"resume_until={until}, but '{self.path}' has only {lines} whole lines")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from aiperf.books import Books
+from aiperf.intervals import Real
 from aiperf.score import Window, capacity, share_inside
 
 
@@ -49,11 +49,10 @@ _MEANINGS = {
 def ledger(books: Books, inside: Window) -> Ledger:
     """The lines of a window, each from clocks or events of its own; only the last is a remainder."""
     columns = books.intervals
-    start, end = np.array(columns.start), np.array(columns.end)
-    weight = share_inside(start, end, inside) * np.array(columns.ranks, dtype=np.float64)
+    weight = share_inside(columns.start, columns.end, inside) * columns.ranks.astype(np.float64)
 
-    def seconds(amount: Iterable[float]) -> float:
-        return math.fsum((np.array(amount) * weight).tolist())
+    def seconds(amount: Real) -> float:
+        return math.fsum((amount * weight).tolist())
 
     busy, communication, validation = map(seconds, (columns.busy, columns.communication, columns.validation))
     ranks = {presence.worker: presence.ranks for presence in books.presences}

@@ -74,6 +74,19 @@ class LimitsConf:
     """So many proposals rejected in a row end the run: the search has nothing left to propose."""
     trials: int | None = None
     """End after so many finished trials; none: with the time alone."""
+    progress_seconds: float = 5.0
+    """How long an interval of work is to last, about; longer where there are many workers (progress_per_second)."""
+    progress_per_second: float = 50.0
+    """So many intervals a second, of all workers together, are not exceeded by much: with more workers intervals widen."""
+
+    def check(self) -> None:
+        """Raises BadConfiguration for a number that makes no run."""
+        for name in ("buffer", "attempts", "rejections", "trials"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise BadConfiguration(f"limits.{name} is at least 1; found {number!r}")
+        for name in ("silence_seconds", "progress_seconds", "progress_per_second"):
+            if not getattr(self, name) > 0:
+                raise BadConfiguration(f"limits.{name} is above 0; found {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,10 @@ class Limits:
     """So many proposals rejected in a row end the run: the search has nothing left to propose."""
     trials: int | None
     """The run ends after so many finished trials; None: with its time alone."""
+    progress_seconds: float
+    """The shortest length that intervals of work are aimed at."""
+    progress_per_second: float
+    """Intervals a second, of all workers together, that longer ones keep to."""
 
 
 def limits_of(started: RunStarted) -> Limits:
@@ -110,9 +127,14 @@ def limits_of(started: RunStarted) -> Limits:
         silence_seconds=configured.silence_seconds,
         rejections=configured.rejections,
         trials=configured.trials,
+        progress_seconds=configured.progress_seconds,
+        progress_per_second=configured.progress_per_second,
     )
 
 
-def progress_seconds(workers: int) -> float:
-    """How often a worker speaks: max(5 s, workers/50 s), so that a journal gets about 50 events a second at any size."""
-    return max(5.0, workers / 50.0)
+def progress_seconds(limits: Limits, workers: int) -> float:
+    """How long a worker's intervals are to last, about: max(5 s, workers/50 s) unless the configuration says otherwise.
+
+    Epochs that are shorter than that have one interval each, whatever the number of workers.
+    """
+    return max(limits.progress_seconds, workers / limits.progress_per_second)

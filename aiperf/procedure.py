@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import mul
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,18 @@ def end_of_trial(procedure: Procedure, round_: int, losses: Sequence[float]) -> 
     return None
 
 
+def ends_interval(since: float, left: float, every: float) -> bool:
+    """Whether an interval of work ends now, `since` seconds after it began, with `left` seconds of its epoch to come.
+
+    It is to last about `every` seconds, and ends with its epoch in any case: what would leave less than half an interval over
+    goes on to the epoch's end, so that no epoch is followed by a stub. So an interval lasts at most 1.5 · every.
+
+    >>> [ends_interval(10.0, left, every=10.0) for left in (20.0, 5.0, 4.9)], ends_interval(9.9, 20.0, every=10.0)
+    ([True, True, False], False)
+    """
+    return since >= every and left >= every / 2
+
+
 def told_accuracy(procedure: Procedure, round_: int, accuracies: Sequence[float]) -> float:
     """What the search is told of a finished trial: predicted in the warm-up rounds, else the best measured.
 
@@ -90,28 +104,54 @@ def predicted_accuracy(accuracies: Sequence[float], epoch: int) -> float | None:
     if len(accuracies) < 5:
         return None
     low, high = 0.02, 5.0
+    curve = _Curve.of(accuracies)
     exponent = low
     for _ in range(3):
         ratio = (high / low) ** (1 / 40)
         exponents = [low * ratio**i for i in range(41)]
-        exponent = min(exponents, key=lambda b: _fit(accuracies, b)[0])
+        exponent = min(exponents, key=lambda b: _fit(curve, b)[0])
         low, high = exponent / ratio, exponent * ratio
-    _, gain, ceiling = _fit(accuracies, exponent)
+    _, gain, ceiling = _fit(curve, exponent)
     return float(ceiling - gain * epoch**-exponent)
 
 
-def _fit(accuracies: Sequence[float], exponent: float) -> tuple[float, float, float]:
-    """Squared error, a and c of the best c − a·x^(−b) at a given b, with c ≤ 1 and a ≥ 0."""
-    basis = [x**-exponent for x in range(1, len(accuracies) + 1)]
-    count = len(basis)
-    mean_basis, mean = sum(basis) / count, sum(accuracies) / count
-    spread = sum((u - mean_basis) ** 2 for u in basis)
-    gain = -sum((u - mean_basis) * (y - mean) for u, y in zip(basis, accuracies, strict=True)) / spread
-    ceiling = mean + gain * mean_basis
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """Accuracies y of epochs 1, 2, …, and the sums of them that every fit needs."""
+
+    epochs: range
+    mean: float
+    deviations: list[float]
+    """y − mean."""
+    squares: float
+    """Of the deviations."""
+    errors: float
+    """Squares of 1 − y."""
+
+    @classmethod
+    def of(cls, accuracies: Sequence[float]) -> _Curve:
+        mean = sum(accuracies) / len(accuracies)
+        deviations = [accuracy - mean for accuracy in accuracies]
+        squares = sum(map(mul, deviations, deviations))
+        errors = sum([(1.0 - accuracy) ** 2 for accuracy in accuracies])
+        return cls(range(1, len(accuracies) + 1), mean, deviations, squares, errors)
+
+
+def _fit(curve: _Curve, exponent: float) -> tuple[float, float, float]:
+    """Squared error, a and c of the best c − a·x^(−b) at a given b, with c ≤ 1 and a ≥ 0.
+
+    By sums over u = x^(−b), without walking over the curve once more for the error: a run has thousands of curves.
+    """
+    basis = list(map(pow, curve.epochs, repeat(-exponent)))
+    total, squares = sum(basis), sum(map(mul, basis, basis))
+    together = sum(map(mul, basis, curve.deviations))
+    mean = total / len(basis)
+    gain = -together / (squares - total * mean)
+    ceiling = curve.mean + gain * mean
     if gain < 0.0:
-        gain, ceiling = 0.0, mean
+        return curve.squares, 0.0, curve.mean
     if ceiling > 1.0:
-        ceiling = 1.0
-        gain = max(0.0, sum(u * (1.0 - y) for u, y in zip(basis, accuracies, strict=True)) / sum(u * u for u in basis))
-    error = sum((ceiling - gain * u - y) ** 2 for u, y in zip(basis, accuracies, strict=True))
-    return error, gain, ceiling
+        missing = total * (1.0 - curve.mean) - together
+        gain = max(0.0, missing / squares)
+        return curve.errors - gain * missing, gain, 1.0
+    return curve.squares + gain * together, gain, ceiling

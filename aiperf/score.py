@@ -91,7 +91,8 @@ def score(books: Books, at: float | None = None) -> Score:
     assert books.started is not None
     valid_window, end = window(books, at), window(books, at).end
     rows = _rows(books)
-    counted = window_work(books, valid_window)
+    counted = work(rows.flops, rows, valid_window)
+    busy = _busy_share(rows, books, valid_window)
     flops = counted / valid_window.seconds if valid_window.seconds > 0 else None
     error = final_error(books)
     return Score(
@@ -103,14 +104,14 @@ def score(books: Books, at: float | None = None) -> Score:
         window_seconds=valid_window.seconds,
         trials_finished=len(books.finished),
         rounds=max((round_ for _, round_ in books.finished), default=0),
-        busy_share=busy_share(books, valid_window),
-        wasted_flops=math.fsum(books.intervals.wasted),
+        busy_share=busy,
+        wasted_flops=math.fsum(books.intervals.wasted.tolist()),
         valid=flops is not None
         and flops > 0
         and error is not None
         and bool(books.finished)
         and books.ended is not None,
-        doubts=_doubts(books, valid_window),
+        doubts=_doubts(books, valid_window, busy),
     )
 
 
@@ -140,11 +141,12 @@ def window_work(books: Books, inside: Window) -> float:
 
 def busy_share(books: Books, inside: Window) -> float | None:
     """Busy accelerator seconds inside a window ÷ (most accelerators ever present at once × its length)."""
+    return _busy_share(_rows(books), books, inside)
+
+
+def _busy_share(rows: Rows, books: Books, inside: Window) -> float | None:
     whole = capacity(books) * inside.seconds
-    if whole <= 0:
-        return None
-    rows = _rows(books)
-    return work(rows.busy * rows.ranks, rows, inside) / whole
+    return work(rows.busy * rows.ranks, rows, inside) / whole if whole > 0 else None
 
 
 def capacity(books: Books) -> int:
@@ -188,7 +190,7 @@ def curve(books: Books, points: int = 200) -> tuple[CurvePoint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The books' columns as vectors that share their memory."""
+    """Those of the books' columns that a score is made of."""
 
     start: Array
     end: Array
@@ -200,15 +202,7 @@ class Rows:
 
 def _rows(books: Books) -> Rows:
     columns = books.intervals
-    # Copies: while a view of an array is alive it cannot grow.
-    return Rows(
-        np.array(columns.start),
-        np.array(columns.end),
-        np.array(columns.flops),
-        np.array(columns.tensor_flops),
-        np.array(columns.busy),
-        np.array(columns.ranks),
-    )
+    return Rows(columns.start, columns.end, columns.flops, columns.tensor_flops, columns.busy, columns.ranks)
 
 
 def share_inside(start: Array, end: Array, inside: Window) -> Array:
@@ -252,7 +246,7 @@ def _bootstrap(rows: Rows, inside: Window, seed: int) -> tuple[float, float] | N
     return float(low), float(high)
 
 
-def _doubts(books: Books, inside: Window) -> tuple[str, ...]:
+def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]:
     assert books.started is not None
     doubts: list[str] = []
     if books.started.simulated:
@@ -272,7 +266,6 @@ def _doubts(books: Books, inside: Window) -> tuple[str, ...]:
     if books.down_seconds:
         doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
     doubts += [f"the driver's wall clock stepped back by {step:.1f} s" for step in books.clock_steps]
-    share = busy_share(books, inside)
-    if share is not None and share < 0.95:
-        doubts.append(f"{1 - share:.0%} of accelerator time idle")
+    if busy is not None and busy < 0.95:
+        doubts.append(f"{1 - busy:.0%} of accelerator time idle")
     return tuple(doubts)

@@ -1,53 +1,89 @@
-"""What a simulated cluster costs: a sweep of sizes with its driver time per event, and where one large run's time goes.
+"""What a simulated cluster costs at several sizes, and where the time of one goes.
 
-python -m benchmarks.rehearsal [key=value …]           the table of sizes, as `python -m aiperf rehearse` has it, in Markdown
-python -m benchmarks.rehearsal --profile [key=value …] the functions that one run of the largest size spends its time in
+python -m benchmarks.rehearsal [key=value …]             64, 512 and 4096 workers: cost per event, proposals a second, memory
+python -m benchmarks.rehearsal --profile [key=value …]   the functions that one run of cluster.workers spends its time in
+python -m benchmarks.rehearsal --without-search …        either, proposing the starting graph again and again: the driver alone
+
+Processor seconds of one process, so that other work on the machine counts little; options as for `python -m aiperf rehearse`.
 """
 
 from __future__ import annotations
 
 import cProfile
 import io
-import os
-import platform
 import pstats
+import resource
 import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from aiperf.conf import RunConf, configure
-from aiperf.simulate.rehearse import DEFAULTS, lost, perfect, rehearse, sizes, table
+from aiperf.conf import RunConf
+from aiperf.journal import NAME
+from aiperf.propose import Proposer
+from aiperf.simulate.cases import Cheap
+from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.sittings import Effort, drive
+from aiperf.simulate.sweep import configured
+from aiperf.units import count, duration, size
+from benchmarks.pairs import describe_machine
 from cluster.conf import SimulatedConf
 
+SIZES = (64, 512, 4096)
 SHOWN = 25
+OPTIONS = ("--profile", "--without-search")
 
 
 def main(words: Sequence[str]) -> None:
     """Prints Markdown."""
-    is_profile = "--profile" in words
-    said = [word for word in words if word != "--profile"]
-    named = {word.lstrip("+").partition("=")[0] for word in said}
-    conf = configure([word for word in DEFAULTS if word.lstrip("+").partition("=")[0] not in named] + said)
+    conf = configured([word for word in words if word not in OPTIONS])
     assert isinstance(conf.cluster, SimulatedConf)
-    machine = f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"
-    print(f"{machine}; {' '.join(said) or 'defaults'}\n")
-    if is_profile:
-        profiled(conf, conf.cluster.workers)
+    proposer = Proposer(Cheap(), None) if "--without-search" in words else None
+    print(
+        f"{describe_machine()}; {' '.join(words) or 'defaults'}; {duration(conf.schedule.duration_seconds)} simulated\n"
+    )
+    if "--profile" in words:
+        print(profiled(conf, conf.cluster.workers, proposer))
         return
-    alone = perfect(conf)
-    sweep = [rehearse(conf, workers, alone) for workers in sizes(conf.cluster.workers)]
-    print(table(sweep))
-    print(f"\n{lost(sweep[-1])}")
+    print(
+        "| workers | events | of one processor | driver | per event | machines | proposals | a second | journal | memory |"
+    )
+    print("| ---: " * 10 + "|")
+    for workers in SIZES:
+        print(row(workers, *once(conf, workers, proposer)), flush=True)
 
 
-def profiled(conf: RunConf, workers: int) -> None:
+def once(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[Effort, int]:
+    """One run; what it cost, and the size of its journal in bytes."""
+    assert isinstance(conf.cluster, SimulatedConf)
+    opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+        path = Path(folder) / NAME
+        return drive(world_of(opening, proposer), opening.first, path), path.stat().st_size
+
+
+def row(workers: int, effort: Effort, journal_bytes: int) -> str:
+    """One size, as a row of Markdown. 'machines' is what the simulated ones cost, proposing left out."""
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    machines = effort.executor_seconds - effort.proposing_seconds
+    rate = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0
+    return (
+        f"| {count(workers)} | {count(effort.events)} | {duration(effort.seconds)} | {duration(effort.driver_seconds)} "
+        f"| {effort.driver_seconds / effort.events * 1e6:.1f} µs | {duration(machines)} "
+        f"| {count(effort.proposals)} | {rate:.0f} | {size(journal_bytes)} | {size(memory)} |"
+    )
+
+
+def profiled(conf: RunConf, workers: int, proposer: Proposer | None) -> str:
     """One run under cProfile, which makes everything about twice as slow; shares are what it is good for."""
     profiler = cProfile.Profile()
     profiler.enable()
-    rehearse(conf, workers, 1.0)
+    once(conf, workers, proposer)
     profiler.disable()
     text = io.StringIO()
     pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(SHOWN)
-    print(text.getvalue())
+    return text.getvalue()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.pairs import describe_machine, interleaved, interval_of_median
+from benchmarks.pairs import Asleep, describe_machine, interleaved, interval_of_median
 
 SPEEDS = st.lists(st.floats(0.1, 10), min_size=6, max_size=60)
 
@@ -72,3 +72,28 @@ def test_the_machine_is_described_by_cores_processor_and_accelerator() -> None:
 
     assert "-core " in words
     assert "accelerator" in words or "×" in words
+
+
+class Counter:
+    """A side of a comparison that says what it was asked."""
+
+    def __init__(self, begin: float) -> None:
+        self._value = begin
+
+    def add(self, more: float) -> float:
+        if more < 0:
+            raise ValueError("counts only upwards")
+        self._value += more
+        return self._value
+
+
+def test_a_side_in_its_own_process_keeps_what_it_was_made_with_and_answers_what_it_is_asked() -> None:
+    with Asleep(Counter, 1.0) as one, Asleep(Counter, 10.0) as other:
+        answers = one.ask("add", 2.0), other.ask("add", 2.0), one.ask("add", 4.0)
+
+    assert answers == (3.0, 12.0, 7.0)
+
+
+def test_a_side_whose_process_dies_is_said_to_have_died() -> None:
+    with Asleep(Counter, 1.0) as one, pytest.raises(RuntimeError, match="asked for 'add' ended"):
+        one.ask("add", -1.0)

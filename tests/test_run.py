@@ -7,18 +7,21 @@ import random
 import pytest
 
 from aiperf.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
-from aiperf.events import AnyEvent, EpochFinished, Progress, RunResumed, TrialLost, WorkerLost
+from aiperf.events import AnyEvent, BatchReduced, EpochFinished, Progress, RunResumed, TrialLost, WorkerLost
 from aiperf.hear import hear
 from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, WorkerDown, WorkerUp
 from aiperf.run import Run, evolve, replay
 from tests.journals import begun, evaluated, finished, interval, joined, one_trial, proposed, requested, started
 
 
-def advanced(trial: int, epoch: int, training: int, validation: int = 0, attempt: int = 1) -> Advanced:
+def advanced(
+    trial: int, epoch: int, training: int, validation: int = 0, attempt: int = 1, batch_size: int = 32
+) -> Advanced:
     return Advanced(
         trial=trial,
         attempt=attempt,
         epoch=epoch,
+        batch_size=batch_size,
         training_images=training,
         validation_images=validation,
         busy_seconds=1.0,
@@ -69,6 +72,38 @@ def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
     assert heard(run, epoch_done(0, 1, 0.5), 8.0) == []
     assert heard(run, advanced(0, 1, 90), 8.0) == []
     assert heard(run, advanced(0, 2, 10, attempt=2), 8.0) == []
+
+
+def test_a_word_from_before_the_memory_ran_out_is_not_taken_for_one_of_the_pass_that_was_begun_again() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+    heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+
+    assert heard(run, advanced(0, 1, 40, batch_size=32), 7.0) == []
+    assert [
+        e.training_images for e in heard(run, advanced(0, 1, 20, batch_size=16), 8.0) if isinstance(e, Progress)
+    ] == [20]
+
+
+def test_a_pass_with_a_smaller_batch_tells_of_the_reduction_whose_own_word_is_lost() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+
+    reduced, progress = heard(run, advanced(0, 1, 20, batch_size=16), 8.0)
+
+    assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
+    assert isinstance(progress, Progress) and progress.training_images == 20
+    assert heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
+
+
+def test_an_epoch_that_ended_counts_though_its_word_comes_after_the_next_one_ran_out_of_memory() -> None:
+    run = replay(one_trial())
+    heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+
+    events = heard(run, epoch_done(0, 1, 0.5), 7.0)
+
+    assert [type(event) for event in events] == [Progress, EpochFinished]
+    assert run.trials[0].batch_size == 16
 
 
 @pytest.mark.parametrize("seed", range(30))

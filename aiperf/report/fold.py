@@ -54,8 +54,6 @@ class OpenTrial:
     outcome: str = "waiting"
     reason: str | None = None
     precision: str | None = None
-    training_images: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -68,10 +66,6 @@ class OpenWorker:
     trials: int = 0
     trial: int | None = None
     """The trial it was given last."""
-    last_end: float | None = None
-    """Where the last attempt's progress ended; None before the first."""
-    in_gap: bool = False
-    """A new trial was started, and has made no progress yet."""
 
 
 @dataclass(slots=True)
@@ -84,11 +78,16 @@ class Collected:
     trials: dict[int, OpenTrial] = field(default_factory=dict)
     workers: dict[int, OpenWorker] = field(default_factory=dict)
     books: Books = field(default_factory=Books)
-    gaps: array[float] = field(default_factory=lambda: array("d"))
+    begun_worker: array[int] = field(default_factory=lambda: array("q"))
+    """Of each attempt the worker that it was given."""
+    begun_row: array[int] = field(default_factory=lambda: array("q"))
+    """How many intervals the books held when it was."""
     error_at: array[float] = field(default_factory=lambda: array("d"))
     error_trial: array[int] = field(default_factory=lambda: array("l"))
     error: array[float] = field(default_factory=lambda: array("d"))
     best: int | None = None
+    """The trial with the best accuracy."""
+    best_accuracy: float = -1.0
     requested: int = 0
     rejected: int = 0
     batch_reductions: int = 0
@@ -105,35 +104,16 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
     run = Collected(started)
     keep = run.books.take
     keep(started)
-    for event in rest:
+    for run.events, event in enumerate(rest, start=2):
         keep(event)
-        run.events += 1
-        # These two are nearly all lines of a long run: they are asked for first.
-        if type(event) is Progress:
-            _progress(run, event)
-        elif type(event) is EpochFinished:
-            _epoch(run, event)
-        else:
-            _rare(run, event)
+        # Nearly all lines of a long run are Progress, and all that is to be known of it the books keep.
+        if type(event) is not Progress:
+            _take(run, event)
     return run
 
 
-def _progress(run: Collected, event: Progress) -> None:
-    trial = run.trials[event.trial]
-    trial.training_images += event.training_images
-    trial.seconds += event.end - event.start
-    worker = run.workers[event.worker]
-    if worker.in_gap:
-        worker.in_gap = False
-        if worker.last_end is not None:
-            run.gaps.append(max(0.0, event.start - worker.last_end))
-    worker.last_end = event.end
-
-
-def _rare(run: Collected, event: AnyEvent) -> None:
+def _take(run: Collected, event: AnyEvent) -> None:
     match event:
-        case Progress():
-            _progress(run, event)
         case EpochFinished():
             _epoch(run, event)
         case RunStarted():
@@ -164,7 +144,8 @@ def _rare(run: Collected, event: AnyEvent) -> None:
             trial.outcome, trial.ended = "training", None
             worker.trials += 1
             worker.trial = event.trial
-            worker.in_gap = True
+            run.begun_worker.append(event.worker)
+            run.begun_row.append(len(run.books.intervals))
         case TrialPrepared():
             run.trials[event.trial].precision = event.precision
         case BatchReduced():
@@ -180,8 +161,8 @@ def _rare(run: Collected, event: AnyEvent) -> None:
         case TrialFailed():
             trial = run.trials[event.trial]
             trial.ended, trial.outcome, trial.reason = event.at, "failed", event.reason
-        case RunEnded() | CeilingMeasured() | CheckpointDropped():
-            pass  # the books have an eye on the end
+        case Progress() | RunEnded() | CeilingMeasured() | CheckpointDropped():
+            pass  # the books have an eye on these
         case _:
             assert_never(event)
 
@@ -189,13 +170,13 @@ def _rare(run: Collected, event: AnyEvent) -> None:
 def _epoch(run: Collected, event: EpochFinished) -> None:
     trial = run.trials[event.trial]
     # An epoch that a loss made worthless is done again: the later one stands, and is no second epoch.
-    trial.epochs = max(trial.epochs, event.epoch)
+    if event.epoch > trial.epochs:
+        trial.epochs = event.epoch
     trial.validation_loss = event.validation_loss
     if trial.accuracy is None or event.accuracy > trial.accuracy:
         trial.accuracy = event.accuracy
-        best = None if run.best is None else run.trials[run.best].accuracy
-        if best is None or event.accuracy > best:
-            run.best = event.trial
+        if event.accuracy > run.best_accuracy:
+            run.best, run.best_accuracy = event.trial, event.accuracy
     run.error_at.append(event.at)
     run.error_trial.append(event.trial)
     run.error.append(1.0 - event.accuracy)

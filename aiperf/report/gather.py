@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
 
 from aiperf.events import AnyEvent
 from aiperf.ledger import ledger
@@ -57,12 +60,12 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         breaches=_breaches(run, end, result, used.mfu_busy),
         doubts=_doubts(result, measured, run.started.simulated),
         curve=curve(books, CURVE_POINTS),
-        errors=thinned(_errors(run), ERROR_POINTS),
+        errors=_errors(run),
         error_points=len(run.error),
         ledger=ledger(books, inside),
         utilisation=used,
         proposals=_proposals(run),
-        trials=tuple(_trial(number, trial) for number, trial in run.trials.items()),
+        trials=_trials(run),
         best=run.best,
         workers=_workers(run),
         systems=_systems(run),
@@ -95,7 +98,16 @@ def _run(run: Collected, end: float) -> RunFacts:
     )
 
 
-def _trial(number: int, trial: OpenTrial) -> TrialFacts:
+def _trials(run: Collected) -> tuple[TrialFacts, ...]:
+    columns = run.books.intervals
+    most = 1 + max(run.trials, default=0)
+    seconds = np.bincount(columns.trial, columns.end - columns.start, most).tolist()
+    # Sums of floating-point numbers, exact: images of one trial are fewer than 2^53.
+    images = np.bincount(columns.trial, columns.training_images, most).tolist()
+    return tuple(_trial(number, trial, int(images[number]), seconds[number]) for number, trial in run.trials.items())
+
+
+def _trial(number: int, trial: OpenTrial, training_images: int, seconds: float) -> TrialFacts:
     proposal = trial.proposal
     return TrialFacts(
         number=number,
@@ -120,32 +132,29 @@ def _trial(number: int, trial: OpenTrial) -> TrialFacts:
         forward_flops=proposal.forward_flops,
         backward_flops=proposal.backward_flops,
         parameters=proposal.parameters,
-        training_images=trial.training_images,
-        seconds=trial.seconds,
+        training_images=training_images,
+        seconds=seconds,
     )
 
 
-def _errors(run: Collected) -> list[ErrorPoint]:
-    points: list[ErrorPoint] = []
-    best = 1.0
-    least = 1.0 / (2 * int(run.started.dataset["validation_images"]))
-    for at, trial, error in zip(run.error_at, run.error_trial, run.error, strict=True):
-        error = max(error, least)
-        best = min(best, error)
-        points.append(ErrorPoint(at, trial, error, best))
-    return points
+def _errors(run: Collected) -> tuple[ErrorPoint, ...]:
+    error = np.maximum(np.array(run.error), 1.0 / (2 * int(run.started.dataset["validation_images"])))
+    best = np.minimum.accumulate(np.minimum(error, 1.0))
+    return tuple(
+        ErrorPoint(run.error_at[index], run.error_trial[index], float(error[index]), float(best[index]))
+        for index in thinned(best, ERROR_POINTS)
+    )
 
 
-def thinned(points: Sequence[ErrorPoint], most: int) -> tuple[ErrorPoint, ...]:
-    """Every improvement, the first and the last point, and of the others every k-th so that about `most` remain."""
-    step = -(-len(points) // most) if points else 1
-    kept: list[ErrorPoint] = []
-    best_before = float("inf")
-    for index, point in enumerate(points):
-        if point.best < best_before or index % step == 0 or index == len(points) - 1:
-            kept.append(point)
-        best_before = point.best
-    return tuple(kept)
+def thinned(best: npt.NDArray[np.float64], most: int) -> list[int]:
+    """Which epochs are shown, of the best error after each: every improvement, the first and the last epoch, and of the others
+    every k-th so that about `most` remain."""
+    if not len(best):
+        return []
+    is_shown = np.arange(len(best)) % -(-len(best) // most) == 0
+    is_shown[0] = is_shown[-1] = True
+    is_shown[1:] |= best[1:] < best[:-1]
+    return [int(index) for index in np.flatnonzero(is_shown)]
 
 
 def _proposals(run: Collected) -> Proposals:

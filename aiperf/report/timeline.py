@@ -72,13 +72,14 @@ def _presence(worker: OpenWorker, end: float) -> tuple[float, float]:
 def _bars(books: Books, shown: Sequence[int], gap: float) -> tuple[Bar, ...]:
     row_of = {number: row for row, number in enumerate(shown)}
     columns = books.intervals
-    worker = np.array(columns.worker, dtype=np.int64)
+    worker = columns.worker
     pieces: list[tuple[int, float, float, str, int]] = []
-    for index in np.flatnonzero(np.isin(worker, np.array(shown, dtype=np.int64))).tolist():
-        row, trial = row_of[columns.worker[index]], columns.trial[index]
-        start, end = columns.start[index], columns.end[index]
+    drawn = np.flatnonzero(np.isin(worker, np.array(shown, dtype=np.int64)))
+    parts = (worker, columns.trial, columns.start, columns.end, columns.validation)
+    for number, trial, start, end, validation in zip(*(part[drawn].tolist() for part in parts), strict=True):
+        row = row_of[number]
         # An epoch's validation follows its training, so within an interval it lies at the end.
-        edge = max(start, end - columns.validation[index])
+        edge = max(start, end - validation)
         if edge > start:
             pieces.append((row, start, edge, "train", trial))
         if end > edge:
@@ -129,9 +130,9 @@ def busy_grid(
     for row, group in enumerate(groups):
         row_of[list(group)] = row
     intervals = books.intervals
-    rows = row_of[np.array(intervals.worker, dtype=np.int64)] if len(intervals.worker) else np.zeros(0, dtype=np.int64)
-    weight = np.array(intervals.busy) * np.array(intervals.ranks, dtype=np.float64)
-    busy = _spread(rows, np.array(intervals.start), np.array(intervals.end), weight, len(groups), end, columns)
+    rows = row_of[intervals.worker]
+    weight = intervals.busy * intervals.ranks.astype(np.float64)
+    busy = _spread(rows, intervals.start, intervals.end, weight, len(groups), end, columns)
     present = [presence for presence in books.presences if presence.worker < len(row_of)]
     joined = np.array([presence.joined for presence in present], dtype=np.float64)
     left = np.array([end if presence.left is None else presence.left for presence in present], dtype=np.float64)

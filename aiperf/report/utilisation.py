@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from aiperf.intervals import Real
 from aiperf.report.facts import Utilisation
 from aiperf.report.fold import Collected, OpenWorker
 from aiperf.score import Window, capacity, share_inside
@@ -24,15 +25,15 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
     """The figures of the valid window; None where it has no length or nothing was measured."""
     books = run.books
     columns = books.intervals
-    weight = share_inside(np.array(columns.start), np.array(columns.end), inside)
-    ranks = np.array(columns.ranks, dtype=np.float64)
-    tensor = math.fsum((np.array(columns.tensor_flops) * weight).tolist())
-    busy = math.fsum((np.array(columns.busy) * ranks * weight).tolist())
-    communication = math.fsum((np.array(columns.communication) * ranks * weight).tolist())
-    waited = math.fsum((np.array(columns.input) * ranks * weight).tolist())
+    weight = share_inside(columns.start, columns.end, inside)
+    of_all_ranks = columns.ranks.astype(np.float64) * weight
+    tensor = math.fsum((columns.tensor_flops * weight).tolist())
+    busy = math.fsum((columns.busy * of_all_ranks).tolist())
+    communication = math.fsum((columns.communication * of_all_ranks).tolist())
+    waited = math.fsum((columns.input * of_all_ranks).tolist())
     whole = capacity(books) * inside.seconds
     dense, source = _peak(run)
-    gaps = np.array(run.gaps)
+    gaps = pauses(run)
     return Utilisation(
         tensor_flops=tensor,
         busy_seconds=busy,
@@ -46,6 +47,23 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
         communication_share=communication / busy if busy > 0 else None,
         input_share=waited / whole if whole > 0 else None,
     )
+
+
+def pauses(run: Collected) -> Real:
+    """Seconds from the end of a worker's last interval to the beginning of its first one of another attempt, for every attempt
+    that did any work on a worker that had worked before."""
+    columns = run.books.intervals
+    worker = columns.worker
+    order = np.argsort(worker, kind="stable")
+    worker, start, end = worker[order], columns.start[order], columns.end[order]
+    of, since = np.array(run.begun_worker, dtype=np.int64), np.array(run.begun_row, dtype=np.int64)
+    rows = len(order)
+    # Rows are in the order of (worker, row), so that a worker's first row after an attempt began is found by halving.
+    first = np.searchsorted(worker * (rows + 1) + order, of * (rows + 1) + since)
+    has_worked = (first > 0) & (first < rows)
+    first, of = first[has_worked], of[has_worked]
+    first = np.unique(first[(worker[first] == of) & (worker[first - 1] == of)])
+    return np.maximum(0.0, start[first] - end[first - 1])
 
 
 def _peak(run: Collected) -> tuple[float | None, str | None]:

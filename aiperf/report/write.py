@@ -51,7 +51,8 @@ def report_of(run_folder: Path) -> Report:
 
 @contextmanager
 def _no_cycles_sought() -> Iterator[None]:
-    # A fold makes millions of objects and no cycle; looking for some takes a fifth of its time.
+    # A fold makes millions of objects and no cycle; looking for some takes a fifth of its time, and while the pictures are
+    # drawn it would look through all of the report's again and again.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -68,7 +69,8 @@ def write_report(run_folder: Path) -> Paths:
         NoSuchRun, JournalDamaged, TelemetryDamaged: as report_of.
         OSError: the folder cannot be written.
     """
-    return write(report_of(run_folder), run_folder)
+    with _no_cycles_sought():
+        return write(report_of(run_folder), run_folder)
 
 
 def write(report: Report, folder: Path) -> Paths:

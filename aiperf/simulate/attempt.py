@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiperf.messages import Advanced, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Word
-from aiperf.procedure import has_stopped_improving
+from aiperf.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.checkpoints import Checkpoints
 from aiperf.simulate.learning import Curve
 from aiperf.simulate.pace import Pace
@@ -140,7 +140,11 @@ class Attempt:
 
     def _set_due(self) -> None:
         rate = self.worker.clock_rate
-        due = min(self._epoch_ends, self._said + self.order.progress_seconds / rate, self._cut)
+        every = self.order.progress_seconds / rate
+        due = self._said + every
+        if not ends_interval(every, self._epoch_ends - due, every):
+            due = self._epoch_ends
+        due = min(due, self._cut)
         for edge in self.order.edges:
             at = self.began + edge / rate
             if self._said < at < due:
@@ -204,25 +208,19 @@ class Attempt:
             steps, images = pace.steps, task.training_images
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
             validated = task.validation_images * validation / pace.validation_seconds
-        inside_seconds = (
-            (steps * pace.busy_seconds + validation) * rate,
-            steps * pace.communication_seconds * rate,
-            validation * rate,
-            steps * pace.input_seconds * rate,
-            checkpoint * rate,
-        )
-        seconds = [before + inside for before, inside in zip(self._before, inside_seconds, strict=True)]
+        before = self._before
         return Advanced(
             trial=self.order.trial,
             attempt=self.order.attempt,
             epoch=self.epoch,
+            batch_size=self.batch_size,
             training_images=images,
             validation_images=int(validated),
-            busy_seconds=seconds[0],
-            communication_seconds=seconds[1],
-            validation_seconds=seconds[2],
-            input_seconds=seconds[3],
-            checkpoint_seconds=seconds[4],
+            busy_seconds=before[0] + (steps * pace.busy_seconds + validation) * rate,
+            communication_seconds=before[1] + steps * pace.communication_seconds * rate,
+            validation_seconds=before[2] + validation * rate,
+            input_seconds=before[3] + steps * pace.input_seconds * rate,
+            checkpoint_seconds=before[4] + checkpoint * rate,
         )
 
 

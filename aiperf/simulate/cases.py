@@ -25,8 +25,9 @@ from aiperf.plan import Plan
 from aiperf.propose import Proposer
 from aiperf.rederive import rederive
 from aiperf.seeds import derive
+from aiperf.simulate.auditor import Auditor
 from aiperf.simulate.fault_words import KINDS, parse_all
-from aiperf.simulate.invariants import AGAIN, ENDS, JOURNAL, Auditor, BrokenLaw
+from aiperf.simulate.laws import AGAIN, ENDS, JOURNAL, BrokenLaw
 from aiperf.simulate.session import Opening, open_run, world_of
 from aiperf.simulate.sittings import Effort, drive
 from aiperf.simulate.witness import Witness

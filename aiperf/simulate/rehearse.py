@@ -1,79 +1,79 @@
-"""`python -m aiperf rehearse key=value …`: simulated clusters of 1 to 4096 workers; a table, and one picture.
+"""Simulated clusters of several sizes, scored and held against perfect scaling.
 
-Options are those of a simulated run; schedule=ranking and searcher=random unless something else is said. cluster.workers is the
-largest size; each size below it is a fourth of the one above.
+Perfect is so many workers of the hosts' own speeds, each reaching what one worker alone reaches without faults, on average
+over some seeds: one seed would hold the cluster against the luck of the few networks that a single worker draws. Busy time is
+held against busy time besides, which no luck with networks touches.
 """
 
 from __future__ import annotations
 
 import resource
+import statistics
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
+import numpy as np
 
-from aiperf.books import books
-from aiperf.conf import RunConf, configure
+from aiperf.books import Books, books
+from aiperf.conf import RunConf
 from aiperf.journal import NAME, read
 from aiperf.ledger import ledger
-from aiperf.score import score, window
+from aiperf.score import Window, capacity, score, share_inside, window
 from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.sittings import drive
-from aiperf.units import count, duration, flops_per_second, share, size
 from cluster.conf import SimulatedConf
 
-LARGEST = 4096
-DEFAULTS = ("+cluster=simulated", "schedule=ranking", "searcher=random", "hpo=off", f"cluster.workers={LARGEST}")
+SEEDS_ALONE = 16
+"""Runs of one worker, of which perfect is the mean."""
+BUSY = ("training", "communication", "validation")
+"""Lines of the ledger in which accelerators were busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """One worker of exactly the configured speed, without faults: the mean of some seeds."""
+
+    score_flops_per_second: float
+    standard_error: float
+    """Of that mean, as a share of it."""
+    busy_share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """One size of cluster."""
+    """One size of cluster. Costs are processor seconds of one process."""
 
     workers: int
     accelerators: int
     score_flops_per_second: float
+    perfect_flops_per_second: float
+    """workers × the hosts' mean speed × what one worker of the configured speed reaches alone."""
+    standard_error: float
+    """Of perfect, as a share of it."""
     efficiency: float
-    """Score ÷ (workers × the hosts' mean speed × what one worker of the configured speed reaches without faults)."""
+    """Score ÷ perfect: weak scaling as it is usually given. Above 1 where the networks drawn suit accelerators better."""
+    busy_efficiency: float
+    """Accelerators' busy share ÷ that of one worker alone: what waiting for each other and for the driver costs."""
     busy_share: float
-    lost_shares: dict[str, float]
-    """Where accelerator time went that was not trained in, line by line, of the whole."""
+    shares: dict[str, float]
+    """Where the accelerators' time went, line by line, of the whole; 'done again' is busy time whose work counts no more, and
+    stands in no other line."""
     trials: int
     events: int
     proposals: int
     seconds: float
-    """Real, for all of it."""
+    """For all of it."""
     driver_seconds: float
+    proposing_seconds: float
     driver_seconds_per_event: float
+    """What checking proposals takes is a part of it."""
     simulated_seconds_per_driver_second: float
     proposals_per_second: float
     """While the searcher was at it."""
     journal_bytes: int
     memory_bytes: int
     """The process's largest so far."""
-
-
-def main(words: list[str]) -> int:
-    """Carries the verb out: prints the table, draws the picture, and says where it is; gives the exit status."""
-    named = {word.lstrip("+").partition("=")[0] for word in words}
-    conf = configure([word for word in DEFAULTS if word.lstrip("+").partition("=")[0] not in named] + words)
-    folder = Path(conf.runs) / (conf.name or "rehearsal")
-    folder.mkdir(parents=True, exist_ok=True)
-    assert isinstance(conf.cluster, SimulatedConf)
-    sweep: list[Rehearsed] = []
-    alone = perfect(conf)
-    for workers in sizes(conf.cluster.workers):
-        sweep.append(rehearse(conf, workers, alone))
-        print(line(sweep[-1]), flush=True)
-    print(lost(sweep[-1]))
-    (folder / "rehearsal.json").write_bytes(msgspec.json.format(msgspec.json.encode([asdict(each) for each in sweep])))
-    from aiperf.simulate.picture import draw
-
-    for path in draw(sweep, folder):
-        print(path)
-    return 0
 
 
 def sizes(largest: int) -> list[int]:
@@ -88,15 +88,20 @@ def sizes(largest: int) -> list[int]:
     return found if largest <= 1 else [*found, largest]
 
 
-def perfect(conf: RunConf) -> float:
-    """The score of one worker of exactly the configured speed, without faults: what perfect scaling multiplies."""
+def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> Alone:
+    """What perfect scaling multiplies; the configuration's own seed is the first of them."""
     assert isinstance(conf.cluster, SimulatedConf)
-    calm = replace(conf.cluster, speed_spread=0.0, faults=[])
-    return rehearse(replace(conf, cluster=calm), 1, 1.0).score_flops_per_second
+    calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
+    nothing = Alone(1.0, 0.0, 1.0)
+    runs = [rehearse(replace(calm, seed=conf.seed + number), 1, nothing) for number in range(seeds)]
+    scores = [each.score_flops_per_second for each in runs]
+    mean = statistics.fmean(scores)
+    spread = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
+    return Alone(mean, spread / mean, statistics.fmean(each.busy_share for each in runs))
 
 
-def rehearse(conf: RunConf, workers: int, alone: float) -> Rehearsed:
-    """Simulates a cluster of so many workers, and scores its journal; `alone`: see `perfect`."""
+def rehearse(conf: RunConf, workers: int, reference: Alone) -> Rehearsed:
+    """Simulates a cluster of so many workers, and scores its journal."""
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
     world = world_of(opening)
@@ -106,22 +111,26 @@ def rehearse(conf: RunConf, workers: int, alone: float) -> Rehearsed:
         kept = books(read(path))
         journal_bytes = path.stat().st_size
     scored = score(kept)
-    flops = scored.flops_per_second or 0.0
+    flops, busy = scored.flops_per_second or 0.0, scored.busy_share or 0.0
     # Hosts differ by their seeds: of few workers all may be fast ones.
     mean_speed = sum(world.speed_of(slot // opening.conf.workers_per_host) for slot in range(workers)) / workers
-    lines = {each.name: each.share for each in ledger(kept, window(kept)).lines}
+    perfect = workers * mean_speed * reference.score_flops_per_second
     return Rehearsed(
         workers=workers,
         accelerators=workers * opening.conf.accelerators,
         score_flops_per_second=flops,
-        efficiency=flops / (workers * mean_speed * alone),
-        busy_share=scored.busy_share or 0.0,
-        lost_shares={name: part for name, part in lines.items() if name not in ("training", "validation")},
+        perfect_flops_per_second=perfect,
+        standard_error=reference.standard_error,
+        efficiency=flops / perfect,
+        busy_efficiency=busy / reference.busy_share,
+        busy_share=busy,
+        shares=_shares(kept, window(kept)),
         trials=scored.trials_finished,
         events=effort.events,
         proposals=effort.proposals,
         seconds=effort.seconds,
         driver_seconds=effort.driver_seconds,
+        proposing_seconds=effort.proposing_seconds,
         driver_seconds_per_event=effort.driver_seconds / max(1, effort.events),
         simulated_seconds_per_driver_second=opening.first.duration_seconds / effort.driver_seconds,
         proposals_per_second=effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0,
@@ -130,34 +139,28 @@ def rehearse(conf: RunConf, workers: int, alone: float) -> Rehearsed:
     )
 
 
-def line(each: Rehearsed) -> str:
-    """One size of cluster, for a person."""
-    return (
-        f"{count(each.workers):>6} workers  {flops_per_second(each.score_flops_per_second):>12}  "
-        f"efficiency {share(each.efficiency, 2):>8}  busy {share(each.busy_share):>7}  {count(each.trials):>7} trials  "
-        f"{count(each.events):>10} events  "
-        f"driver {each.driver_seconds_per_event * 1e6:.0f} µs/event, {duration(each.driver_seconds)} "
-        f"of {duration(each.seconds)}  "
-        f"{each.proposals_per_second:.0f} proposals/s  journal {size(each.journal_bytes)}  memory {size(each.memory_bytes)}"
-    )
+def _shares(kept: Books, inside: Window) -> dict[str, float]:
+    shares = {each.name: each.share for each in ledger(kept, inside).lines}
+    columns, whole = kept.intervals, capacity(kept) * inside.seconds
+    if whole > 0:
+        part = share_inside(columns.start, columns.end, inside) * columns.ranks / whole
+        part[columns.wasted == 0] = 0.0
+        again = {name: float(np.sum(part * getattr(columns, name))) for name in ("communication", "validation")}
+        again["training"] = float(np.sum(part * columns.busy)) - sum(again.values())
+        for name, amount in again.items():
+            shares[name] -= amount
+        shares["done again"] = sum(again.values())
+    return shares
 
 
-def lost(each: Rehearsed) -> str:
-    """Where the accelerators' time went that was not trained in."""
-    parts = sorted(each.lost_shares.items(), key=lambda item: -item[1])
-    return f"lost at {count(each.workers)} workers: " + ", ".join(f"{name} {share(part, 2)}" for name, part in parts)
+def differences(calm: Rehearsed, faulty: Rehearsed) -> list[tuple[str, float]]:
+    """What faults cost, line by line, as shares of the score without them; the lines add up to the share that was lost.
 
-
-def table(sweep: Sequence[Rehearsed]) -> str:
-    """The sweep in Markdown."""
-    rows = [
-        "| workers | score | efficiency | events | driver | per event | proposals/s | memory |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    rows += [
-        f"| {count(each.workers)} | {flops_per_second(each.score_flops_per_second)} | {share(each.efficiency, 2)} "
-        f"| {count(each.events)} | {duration(each.driver_seconds)} | {each.driver_seconds_per_event * 1e6:.0f} µs "
-        f"| {each.proposals_per_second:.0f} | {size(each.memory_bytes)} |"
-        for each in sweep
-    ]
-    return "\n".join(rows)
+    Each line of the ledger that is not busy time counts at the work that a busy second does without faults; what is left,
+    since the accelerators that were busy did other work in a second (slow hosts, other networks), is the last line.
+    """
+    before, after = (sum(each.shares[name] for name in BUSY) for each in (calm, faulty))
+    lost = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
+    lines = [(name, (faulty.shares[name] - calm.shares[name]) / before) for name in faulty.shares if name not in BUSY]
+    lines.sort(key=lambda line: -abs(line[1]))
+    return [*lines, ("other speed while busy", lost - (before - after) / before)]

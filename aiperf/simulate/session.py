@@ -120,7 +120,8 @@ def told(effort: Effort, simulated_seconds: float) -> str:
     per_event = effort.driver_seconds / max(1, effort.events)
     proposing = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0
     lines = [
-        f"simulated {duration(simulated_seconds)} in {duration(effort.seconds)}: {count(effort.events)} events",
+        f"simulated {duration(simulated_seconds)} in {duration(effort.seconds)} of one processor: "
+        f"{count(effort.events)} events",
         f"the driver was busy for {duration(effort.driver_seconds)}, {per_event * 1e6:.0f} µs an event, "
         f"1/{simulated_seconds / max(effort.driver_seconds, 1e-9):.0f} of the simulated time",
         f"the searcher made {count(effort.proposals)} proposals in {duration(effort.proposing_seconds)}, "

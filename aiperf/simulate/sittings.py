@@ -43,7 +43,7 @@ class Audience(Protocol):
 
 @dataclass(slots=True)
 class Effort:
-    """What a simulation cost, in real seconds of one process."""
+    """What a simulation cost, in processor seconds: other work on the machine stands in none of them."""
 
     sittings: int = 0
     events: int = 0
@@ -72,7 +72,7 @@ def drive(
     Raises:
         NoWorkers: nothing to train on came up in the first minutes.
     """
-    effort, began = Effort(), time.perf_counter()
+    effort, began = Effort(), time.process_time()
     on_disk = None if audience is None else audience.on_disk
     with Chronicle(path, world, on_disk=on_disk) as chronicle:
         chronicle.append([first])
@@ -82,7 +82,7 @@ def drive(
         assert effort.sittings < SITTINGS, f"{SITTINGS} drivers have died: lower the rate of driver_dies and disk_full"
         world.clock.advance(round(world.clock.now() + died_of, 6))
         died_of = _resume(world, path, effort, audience, after_turn)
-    effort.seconds = time.perf_counter() - began
+    effort.seconds = time.process_time() - began
     return effort
 
 

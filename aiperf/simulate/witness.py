@@ -13,8 +13,9 @@ from aiperf.simulate.attempt import Attempt
 class Witness:
     """Outlives the drivers of a run."""
 
-    sums: dict[tuple[int, int], dict[int, set[tuple[int, int]]]] = field(default_factory=dict)
-    """Of each (trial, attempt) and epoch: the sums of training and validation images that it truly reached and spoke of."""
+    sums: dict[tuple[int, int], dict[int, set[tuple[int, int, int]]]] = field(default_factory=dict)
+    """Of each (trial, attempt) and epoch: the sums of training and validation images that it truly
+    reached and spoke of, with the batch size of that pass."""
     breaches: list[tuple[int, str]] = field(default_factory=list)
     """(trial, what was asked of a worker that must not be asked)."""
     up: set[int] = field(default_factory=set)
@@ -28,7 +29,9 @@ class Witness:
             sums = word if isinstance(word, Advanced) else word.advanced if isinstance(word, EpochDone) else None
             if sums is not None:
                 epochs = self.sums.setdefault((sums.trial, sums.attempt), {})
-                epochs.setdefault(sums.epoch, set()).add((sums.training_images, sums.validation_images))
+                epochs.setdefault(sums.epoch, set()).add(
+                    (sums.training_images, sums.validation_images, sums.batch_size)
+                )
 
     def heard(self, words: Sequence[Word]) -> None:
         """The driver was told."""

@@ -6,13 +6,14 @@ import itertools
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.books import books
 from aiperf.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialProposed, TrialStarted
-from aiperf.report.facts import ErrorPoint, Report
+from aiperf.report.facts import Report
 from aiperf.report.gather import gather, thinned
 from aiperf.report.timeline import busy_grid
 from aiperf.score import score
@@ -61,14 +62,14 @@ def test_the_error_only_falls_and_never_below_half_an_image() -> None:
 
 @given(st.lists(st.floats(0.01, 0.99), max_size=300), st.integers(1, 50))
 def test_thinning_keeps_every_improvement_and_both_ends(errors: list[float], most: int) -> None:
-    points = [ErrorPoint(float(at), 0, error, min(errors[: at + 1])) for at, error in enumerate(errors)]
+    best = np.minimum.accumulate(np.array(errors)) if errors else np.zeros(0)
 
-    kept = thinned(points, most)
+    kept = thinned(best, most)
 
-    improvements = [point for before, point in itertools.pairwise(points) if point.best < before.best]
-    assert set(improvements) <= set(kept)
-    assert set(points[:1] + points[-1:]) <= set(kept)
-    assert list(kept) == sorted(kept, key=lambda point: point.at)
+    improvements = {at for at in range(1, len(errors)) if best[at] < best[at - 1]}
+    ends = {0, len(errors) - 1} if errors else set()
+    assert improvements | ends <= set(kept)
+    assert kept == sorted(set(kept))
     assert len(kept) <= most + len(improvements) + 2
 
 

@@ -1,16 +1,31 @@
-"""The sweep over cluster sizes: near-perfect scaling without faults, and one picture of it."""
+"""The sweep over cluster sizes: near-perfect scaling without faults, what faults cost, and one picture of it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from aiperf.conf import RunConf
 from aiperf.limits import ScheduleConf
 from aiperf.simulate.picture import draw
-from aiperf.simulate.rehearse import line, lost, perfect, rehearse, sizes, table
+from aiperf.simulate.rehearse import alone, differences, rehearse, sizes
+from aiperf.simulate.sweep import configured, cost_of_faults, line, lost, table, told_of
 from aiperf.train.data.conf import ImagenetConf
 from cluster.conf import SimulatedConf
 from searchers.conf import OffConf, RandomConf
+
+
+@pytest.fixture(scope="module")
+def conf() -> RunConf:
+    return RunConf(
+        dataset=ImagenetConf(),
+        schedule=ScheduleConf(duration_seconds=10_000.0, warmup_seconds=2000.0),
+        searcher=RandomConf(),
+        hpo=OffConf(),
+        cluster=SimulatedConf(),
+    )
 
 
 def test_each_size_is_a_fourth_of_the_next_and_the_largest_is_the_one_asked_for() -> None:
@@ -23,20 +38,37 @@ def test_each_size_is_a_fourth_of_the_next_and_the_largest_is_the_one_asked_for(
     ]
 
 
-def test_clusters_without_faults_scale_within_two_per_cent_and_are_drawn(tmp_path: Path) -> None:
-    conf = RunConf(
-        dataset=ImagenetConf(),
-        schedule=ScheduleConf(duration_seconds=10_000.0, warmup_seconds=2000.0),
-        searcher=RandomConf(),
-        hpo=OffConf(),
-        cluster=SimulatedConf(),
-    )
-    alone = perfect(conf)
+def test_a_sweep_is_short_unless_a_schedule_is_named() -> None:
+    assert configured([]).schedule.duration_seconds == 3 * 3600
+    assert configured(["schedule=ranking"]).schedule.duration_seconds == 12 * 3600
+    assert configured(["schedule.duration_seconds=7200"]).schedule.duration_seconds == 7200
 
-    sweep = [rehearse(conf, workers, alone) for workers in (1, 8)]
+
+def test_clusters_without_faults_scale_within_a_hundredth_and_are_drawn(conf: RunConf, tmp_path: Path) -> None:
+    reference = alone(conf, seeds=4)
+
+    sweep = [rehearse(conf, workers, reference) for workers in (1, 8)]
     png, svg = draw(sweep, tmp_path)
 
-    assert all(0.98 < each.efficiency < 1.03 for each in sweep)
+    assert all(0.98 < each.efficiency < 1.02 for each in sweep)
+    assert all(0.99 < each.busy_efficiency < 1.01 for each in sweep)
     assert sweep[1].score_flops_per_second > 7 * sweep[0].score_flops_per_second
+    assert sum(sweep[1].shares.values()) == pytest.approx(1.0)
     assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
     assert "efficiency" in line(sweep[1]) and "compile" in lost(sweep[1]) and table(sweep).count("\n") == 3
+    assert "one worker alone" in told_of(reference)
+
+
+def test_what_faults_cost_is_told_line_by_line_and_the_lines_add_up(conf: RunConf) -> None:
+    assert isinstance(conf.cluster, SimulatedConf)
+    faults = ["worker_lost(rate=0.5, when=during)", "straggler(rate=0.5, factor=2)"]
+    faulty_conf = replace(conf, cluster=replace(conf.cluster, faults=faults))
+    reference = alone(conf, seeds=1)
+    calm, faulty = (rehearse(each, 6, reference) for each in (conf, faulty_conf))
+
+    lines = dict(differences(calm, faulty))
+
+    assert sum(lines.values()) == pytest.approx(1 - faulty.score_flops_per_second / calm.score_flops_per_second)
+    assert lines["done again"] > 0 and lines["absent"] > 0 and lines["other speed while busy"] > 0.05
+    assert abs(lines["unexplained"]) < 0.01
+    assert "done again" in cost_of_faults(faulty_conf, faulty, reference)

@@ -13,7 +13,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.events import Progress, RunStarted, TrialPrepared
 from aiperf.journal import NAME, read
 from aiperf.ledger import ledger
-from aiperf.limits import ScheduleConf
+from aiperf.limits import LimitsConf, ScheduleConf
 from aiperf.score import score, window
 from aiperf.simulate.profile import calibrated, profile
 from aiperf.simulate.session import open_run, simulate, world_of
@@ -106,6 +106,31 @@ def test_a_run_of_more_epochs_than_can_be_simulated_is_refused_with_what_to_chan
 def test_an_option_without_sense_is_refused_by_name(option: str, value: object) -> None:
     with pytest.raises(BadConfiguration, match=f"cluster.{option} "):
         open_run(configured(0, 1.5, **{option: value}))
+
+
+@pytest.mark.parametrize("option", ["buffer", "attempts", "silence_seconds", "progress_seconds", "progress_per_second"])
+def test_a_limit_that_makes_no_run_is_refused_by_name(option: str) -> None:
+    with pytest.raises(BadConfiguration, match=f"limits.{option} "):
+        open_run(replace(configured(), limits=replace(LimitsConf(), **{option: 0})))
+
+
+def test_intervals_widen_with_the_workers_and_none_is_a_stub(tmp_path: Path) -> None:
+    conf = replace(configured(hours=1.0, join_seconds=0.0), limits=LimitsConf(progress_per_second=3 / 50))
+    ends: dict[int, list[Progress]] = {}
+    for event in read(journal(conf, tmp_path / NAME)):
+        if isinstance(event, Progress):
+            ends.setdefault(event.trial, []).append(event)
+
+    lengths = [
+        event.end - event.start
+        for said in ends.values()
+        for event in said
+        # not those that the window's edges cut, nor what follows them
+        if not any(event.start <= edge <= event.end + 75.0 for edge in (1200.0, 3600.0)) and event.start > 1300.0
+    ]
+
+    assert lengths
+    assert all(25.0 <= length <= 75.0 + 1.0 for length in lengths)
 
 
 def test_a_profile_finds_the_figures_that_a_journal_was_made_from(tmp_path: Path) -> None:

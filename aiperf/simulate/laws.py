@@ -1,0 +1,28 @@
+"""The laws of a run by name, and what is raised when one is broken. `record.py` and `auditor.py` hold runs to them."""
+
+from __future__ import annotations
+
+
+class BrokenLaw(Exception):
+    """An invariant does not hold."""
+
+    def __init__(self, law: str, what: str, trial: int | None = None) -> None:
+        super().__init__(f"{law}: {what}")
+        self.law = law
+        self.trial = trial
+
+
+TIME = "time never runs back"
+ONCE = "each image of a (trial, epoch) counts once"
+LOST = "no image is lost from the books"
+LIMITS = "every trial ends or is retried within limits"
+ONE_TRIAL = "no worker holds two trials"
+PRESENT = "no trial is on a worker that is gone"
+REPLAY = "live state equals replayed state"
+SCORE = "the score is that of the work done"
+ENDS = "the run ends"
+WRITTEN = "nothing is done that does not stand in the journal"
+AGAIN = "every proposal can be made again from its journal"
+ROUNDS = "a trial is of its worker's round"
+IDLE = "no worker idles while there is something to do"
+JOURNAL = "the journal is whole"

@@ -1,0 +1,317 @@
+"""What an auditor learns from a journal, event by event: who trains what, and the laws that each event is held to.
+
+It shares no code with evolve, decide and hear, so that a mistake there is not made here as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    EpochFinished,
+    Progress,
+    ProposalRequested,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TrialFailed,
+    TrialFinished,
+    TrialLost,
+    TrialPrepared,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+)
+from aiperf.simulate.attempt import Task
+from aiperf.simulate.laws import (
+    ENDS,
+    LIMITS,
+    LOST,
+    ONCE,
+    ONE_TRIAL,
+    PRESENT,
+    REPLAY,
+    ROUNDS,
+    SCORE,
+    TIME,
+    BrokenLaw,
+)
+from aiperf.simulate.tally import Tally
+from aiperf.simulate.witness import Witness
+
+
+@dataclass(slots=True)
+class Trial:
+    """A proposal, and what became of it."""
+
+    number: int
+    round: int
+    made_for: int
+    """The worker."""
+    tally: Tally
+    state: str = "waiting"
+    """waiting, running, lost, withdrawn, finished, failed"""
+    worker: int | None = None
+    attempt: int = 0
+    losses: int = 0
+    """Attempts that ended with the worker or in it."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """One that is present."""
+
+    rounds: int
+    """It has begun."""
+    host: str
+    trial: int | None = None
+    interval_end: float = 0.0
+    waiting: set[int] = field(default_factory=set)
+    requested: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Record:
+    """A fold: `take` each event as it stands in the journal; raises BrokenLaw at the first that breaks one."""
+
+    witness: Witness
+    task: Task
+    line: int = 0
+    at: float = 0.0
+    started: RunStarted | None = None
+    ended: RunEnded | None = None
+    attempts: int = 0
+    """The limit of attempts that may end with their worker."""
+    buffer: int = 0
+    silence: float = 0.0
+    workers: dict[int, Worker] = field(default_factory=dict)
+    """Those present."""
+    seen: set[int] = field(default_factory=set)
+    """All that were ever there."""
+    trials: dict[int, Trial] = field(default_factory=dict)
+    requests: dict[int, ProposalRequested] = field(default_factory=dict)
+    _away: dict[str, list[int]] = field(default_factory=dict)
+    _next_number: int = 0
+    _schedule: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, event: AnyEvent) -> None:
+        """One more line."""
+        self.line += 1
+        if event.at < self.at:
+            raise BrokenLaw(TIME, f"line {self.line} is of {event.at!r} s, the one before it of {self.at!r} s")
+        self._take(event)
+        self.at = event.at
+
+    def _take(self, event: AnyEvent) -> None:
+        if self.ended is not None:
+            raise BrokenLaw(ENDS, f"{type(event).__name__} came after the end")
+        match event:
+            case RunStarted():
+                self.started = event
+                limits, self._schedule = event.config["limits"], event.config["schedule"]
+                self.attempts, self.buffer = limits["attempts"], limits["buffer"]
+                self.silence = limits["silence_seconds"]
+            case RunResumed():
+                if event.down_seconds != event.at - self.at:
+                    raise BrokenLaw(TIME, f"down for {event.down_seconds!r} s, but {event.at - self.at!r} s went by")
+                for number in list(self.workers):
+                    self._worker_gone(number, counts=False)
+            case WorkerJoined():
+                if event.worker in self.seen:
+                    raise BrokenLaw(PRESENT, f"worker {event.worker} came up twice")
+                self.seen.add(event.worker)
+                away = self._away.get(event.host)
+                self.workers[event.worker] = Worker(away.pop(0) if away else 0, event.host)
+            case WorkerLost():
+                if event.worker not in self.workers:
+                    raise BrokenLaw(PRESENT, f"worker {event.worker} was lost, and was not there")
+                self._worker_gone(event.worker, counts=True)
+            case ProposalRequested():
+                self._requested(event)
+            case TrialProposed():
+                request = self._answered(event.number)
+                self.trials[event.number] = Trial(
+                    event.number,
+                    request.round,
+                    request.worker,
+                    Tally(
+                        (event.forward_flops + event.backward_flops, event.validation_flops),
+                        (self.task.training_images, self.task.validation_images),
+                    ),
+                )
+                self.workers[request.worker].waiting.add(event.number)
+            case TrialRejected():
+                self._answered(event.number)
+            case TrialStarted():
+                self._started(event)
+            case TrialPrepared():
+                self._current(event.trial, event.attempt)
+            case Progress():
+                self._progress(event)
+            case EpochFinished():
+                self._current(event.trial, event.attempt).tally.end_epoch(event)
+            case BatchReduced():
+                self._current(event.trial, event.attempt).tally.begin_again(event)
+            case TrialFinished():
+                self._finished(event)
+            case TrialLost():
+                trial = self._current(event.trial, event.attempt)
+                self._lose(trial, counts=True)
+            case TrialFailed():
+                trial = self._known(event.trial)
+                if trial.state not in ("running", "lost"):
+                    raise BrokenLaw(LIMITS, f"trial {trial.number} is {trial.state}, and was given up", trial.number)
+                self._release(trial)
+                trial.state = "failed"
+            case CheckpointDropped():
+                self._known(event.trial).tally.saved = 0
+            case RunEnded():
+                self.ended = event
+            case CeilingMeasured():
+                pass
+            case _:
+                assert_never(event)
+
+    def _known(self, number: int) -> Trial:
+        if number not in self.trials:
+            raise BrokenLaw(LIMITS, f"trial {number} was never proposed", number)
+        return self.trials[number]
+
+    def _current(self, number: int, attempt: int) -> Trial:
+        trial = self._known(number)
+        if trial.state != "running" or trial.attempt != attempt:
+            raise BrokenLaw(
+                ONCE,
+                f"a word of attempt {attempt} of trial {number} was counted; it is {trial.state} in attempt {trial.attempt}",
+                number,
+            )
+        if trial.worker not in self.workers:
+            raise BrokenLaw(PRESENT, f"trial {number} is on worker {trial.worker}", number)
+        return trial
+
+    def _worker_gone(self, number: int, *, counts: bool) -> None:
+        worker = self.workers.pop(number)
+        self._away.setdefault(worker.host, []).append(worker.rounds)
+        for waiting in worker.waiting:
+            self.trials[waiting].state = "withdrawn"
+        for requested in worker.requested:
+            del self.requests[requested]
+        if worker.trial is not None:
+            self._lose(self.trials[worker.trial], counts=counts)
+
+    def _requested(self, event: ProposalRequested) -> None:
+        worker = self.workers.get(event.worker)
+        if worker is None:
+            raise BrokenLaw(PRESENT, f"proposal {event.number} was requested for worker {event.worker}")
+        if event.number != self._next_number:
+            raise BrokenLaw(LIMITS, f"proposal {event.number} was requested; {self._next_number} would be next")
+        if event.position != self.line - 1:
+            raise BrokenLaw(
+                REPLAY, f"proposal {event.number} at line {self.line} says that it saw {event.position} lines"
+            )
+        rounds = {self.trials[waiting].round for waiting in worker.waiting}
+        rounds |= {self.requests[requested].round for requested in worker.requested}
+        if event.round in rounds or not worker.rounds < event.round <= worker.rounds + self.buffer:
+            raise BrokenLaw(
+                ROUNDS,
+                f"proposal {event.number} is for round {event.round} of worker {event.worker}, which has begun {worker.rounds} "
+                f"and has {sorted(rounds)} in store",
+                event.number,
+            )
+        self._next_number += 1
+        worker.requested.add(event.number)
+        self.requests[event.number] = event
+
+    def _answered(self, number: int) -> ProposalRequested:
+        request = self.requests.pop(number, None)
+        if request is None:
+            raise BrokenLaw(LIMITS, f"proposal {number} was answered, and nobody waits for it", number)
+        self.workers[request.worker].requested.discard(number)
+        return request
+
+    def _started(self, event: TrialStarted) -> None:
+        trial, worker = self._known(event.trial), self.workers.get(event.worker)
+        if worker is None:
+            raise BrokenLaw(PRESENT, f"trial {event.trial} was started on worker {event.worker}", event.trial)
+        if worker.trial is not None:
+            raise BrokenLaw(
+                ONE_TRIAL,
+                f"worker {event.worker} trains trial {worker.trial}, and was given trial {event.trial}",
+                event.trial,
+            )
+        if event.attempt != trial.attempt + 1 or trial.state not in ("waiting", "lost"):
+            raise BrokenLaw(
+                LIMITS,
+                f"attempt {event.attempt} of trial {event.trial} began; it is {trial.state} after attempt {trial.attempt}",
+                event.trial,
+            )
+        if trial.losses >= self.attempts:
+            raise BrokenLaw(LIMITS, f"trial {event.trial} was started again after {trial.losses} losses", event.trial)
+        if event.attempt == 1:
+            worker.rounds += 1
+            if trial.round != worker.rounds or trial.made_for != event.worker:
+                raise BrokenLaw(
+                    ROUNDS,
+                    f"trial {event.trial} was made for round {trial.round} of worker {trial.made_for}, and began as round "
+                    f"{worker.rounds} of worker {event.worker}",
+                    event.trial,
+                )
+            worker.waiting.discard(event.trial)
+        worker.trial = event.trial
+        trial.tally.begin(event)
+        trial.state, trial.worker, trial.attempt = "running", event.worker, event.attempt
+
+    def _progress(self, event: Progress) -> None:
+        trial = self._current(event.trial, event.attempt)
+        worker = self.workers[event.worker]
+        if worker.trial != event.trial:
+            raise BrokenLaw(
+                ONE_TRIAL, f"worker {event.worker} trains trial {worker.trial}, not {event.trial}", event.trial
+            )
+        if not worker.interval_end <= event.start <= event.end <= event.at:
+            raise BrokenLaw(
+                TIME,
+                f"an interval from {event.start!r} to {event.end!r} s, heard at {event.at!r}; worker {event.worker}'s last one "
+                f"ended at {worker.interval_end!r}",
+                event.trial,
+            )
+        reached = self.witness.sums[event.trial, event.attempt].get(event.epoch, set())
+        trial.tally.book(event, reached)
+        worker.interval_end = event.end
+
+    def _finished(self, event: TrialFinished) -> None:
+        trial = self._known(event.trial)
+        if trial.state not in ("running", "lost") or trial.attempt != event.attempt:
+            raise BrokenLaw(LIMITS, f"trial {event.trial} is {trial.state}, and finished", event.trial)
+        if not self.is_over(trial):
+            raise BrokenLaw(
+                LOST,
+                f"trial {event.trial} finished ({event.reason}) after {len(trial.tally.accuracies)} epochs",
+                event.trial,
+            )
+        if event.accuracy != max(trial.tally.accuracies):
+            raise BrokenLaw(SCORE, f"the best of {trial.tally.accuracies} is not {event.accuracy}", event.trial)
+        self._release(trial)
+        trial.state = "finished"
+
+    def is_over(self, trial: Trial) -> bool:
+        """Whether a trial has come to its end by the rules of rounds and patience."""
+        return trial.tally.is_over(self._schedule, trial.round)
+
+    def _lose(self, trial: Trial, *, counts: bool) -> None:
+        self._release(trial)
+        trial.state = "lost"
+        trial.losses += counts
+
+    def _release(self, trial: Trial) -> None:
+        worker = self.workers.get(-1 if trial.worker is None else trial.worker)
+        if worker is not None and worker.trial == trial.number:
+            worker.trial = None
+        trial.worker = None

@@ -1,0 +1,121 @@
+"""`python -m aiperf rehearse key=value …`: simulated clusters of 1 to 4096 workers; a table, what was lost, and one picture.
+
+Options are those of a simulated run. cluster.workers is the largest size; each size below it is a fourth of the one above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import msgspec
+
+from aiperf.conf import RunConf, configure
+from aiperf.simulate.rehearse import BUSY, Alone, Rehearsed, alone, differences, rehearse, sizes
+from aiperf.units import count, duration, flops_per_second, share, size
+from cluster.conf import SimulatedConf
+
+LARGEST = 4096
+HOURS = 3
+"""Virtual length of a sweep: an hour of warm-up and two that count, in which rounds 1 to 3 follow each other: pauses between
+trials are more frequent there than later."""
+DEFAULTS = (
+    "+cluster=simulated",
+    "schedule=ranking",
+    f"schedule.duration_seconds={HOURS * 3600}",
+    "searcher=random",
+    "hpo=off",
+    f"cluster.workers={LARGEST}",
+)
+
+
+def main(words: list[str]) -> int:
+    """Carries the verb out: prints the table, draws the picture, and says where it is; gives the exit status."""
+    from aiperf.simulate.picture import draw
+
+    conf = configured(words)
+    assert isinstance(conf.cluster, SimulatedConf)
+    folder = Path(conf.runs) / (conf.name or "rehearsal")
+    folder.mkdir(parents=True, exist_ok=True)
+    reference = alone(conf)
+    print(told_of(reference))
+    sweep: list[Rehearsed] = []
+    for workers in sizes(conf.cluster.workers):
+        sweep.append(rehearse(conf, workers, reference))
+        print(line(sweep[-1]), flush=True)
+    print(lost(sweep[-1]))
+    if conf.cluster.faults:
+        print(cost_of_faults(conf, sweep[-1], reference))
+    found = {"alone": asdict(reference), "sweep": [asdict(each) for each in sweep]}
+    (folder / "rehearsal.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+    for path in draw(sweep, folder):
+        print(path)
+    return 0
+
+
+def configured(words: Sequence[str]) -> RunConf:
+    """What was said on the command line over the defaults of a sweep; a schedule that is named keeps its own length."""
+    named = {word.lstrip("+").partition("=")[0] for word in words}
+    if "schedule" in named:
+        named.add("schedule.duration_seconds")
+    defaults = [word for word in DEFAULTS if word.lstrip("+").partition("=")[0] not in named]
+    return configure([*defaults, *words])
+
+
+def told_of(reference: Alone) -> str:
+    """What perfect is, for a person."""
+    return (
+        f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "
+        f"± {share(reference.standard_error, 2)}, busy {share(reference.busy_share, 2)}"
+    )
+
+
+def line(each: Rehearsed) -> str:
+    """One size of cluster, for a person."""
+    return (
+        f"{count(each.workers):>6} workers  {flops_per_second(each.score_flops_per_second):>12}  "
+        f"efficiency {share(each.efficiency, 2):>8}, of busy time {share(each.busy_efficiency, 2):>8}  "
+        f"{count(each.trials):>7} trials  {count(each.events):>10} events  "
+        f"driver {each.driver_seconds_per_event * 1e6:.0f} µs/event, {duration(each.driver_seconds)} "
+        f"of {duration(each.seconds)}  "
+        f"{each.proposals_per_second:.0f} proposals/s  journal {size(each.journal_bytes)}  memory {size(each.memory_bytes)}"
+    )
+
+
+def lost(each: Rehearsed) -> str:
+    """Where the accelerators' time went that was not trained in."""
+    parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
+    return f"lost at {count(each.workers)} workers: " + ", ".join(f"{name} {share(part, 2)}" for name, part in parts)
+
+
+def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: Alone) -> str:
+    """What the configured faults cost at the largest size, held against the same cluster without them, in Markdown."""
+    assert isinstance(conf.cluster, SimulatedConf)
+    calm = rehearse(replace(conf, cluster=replace(conf.cluster, faults=[])), faulty.workers, reference)
+    whole = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
+    rows = [
+        f"lost to faults at {count(faulty.workers)} workers: {share(whole, 2)} of "
+        f"{flops_per_second(calm.score_flops_per_second)}",
+        "",
+        "| line | share of the score without faults |",
+        "| --- | ---: |",
+    ]
+    rows += [f"| {name} | {share(part, 2)} |" for name, part in differences(calm, faulty)]
+    return "\n".join([*rows, f"| all | {share(whole, 2)} |"])
+
+
+def table(sweep: Sequence[Rehearsed]) -> str:
+    """The sweep in Markdown."""
+    rows = [
+        "| workers | score | efficiency | of busy time | events | driver | per event | proposals | proposals/s | memory |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    rows += [
+        f"| {count(each.workers)} | {flops_per_second(each.score_flops_per_second)} | {share(each.efficiency, 2)} "
+        f"| {share(each.busy_efficiency, 2)} | {count(each.events)} | {duration(each.driver_seconds)} "
+        f"| {each.driver_seconds_per_event * 1e6:.0f} µs | {count(each.proposals)} | {each.proposals_per_second:.0f} "
+        f"| {size(each.memory_bytes)} |"
+        for each in sweep
+    ]
+    return "\n".join(rows)

@@ -1,0 +1,69 @@
+"""What reading a journal of a million events and writing its report takes.
+
+python -m benchmarks.report_speed [FOLDER]   makes the journal (a simulated cluster of 4096 workers, which proposes the starting
+                                             graph again and again) in FOLDER unless one lies there, and reads it REPEATS times
+
+Processor seconds of one process; the least of the repetitions is the one that other work on the machine touches least.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from aiperf.books import books
+from aiperf.journal import NAME, read
+from aiperf.propose import Proposer
+from aiperf.report.write import report_of, write, write_report
+from aiperf.score import score
+from aiperf.simulate.cases import Cheap
+from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.sittings import drive
+from aiperf.simulate.sweep import configured
+from aiperf.units import count, size
+from benchmarks.pairs import describe_machine
+
+SECONDS = 8100
+"""So long 4096 workers take for a million events."""
+REPEATS = 3
+
+
+def main(words: list[str]) -> None:
+    """Prints Markdown."""
+    with tempfile.TemporaryDirectory(prefix="report-speed-") as temporary:
+        folder = Path(words[0]) if words else Path(temporary)
+        path = folder / NAME
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            opening = open_run(configured([f"schedule.duration_seconds={SECONDS}", "schedule.warmup_seconds=900"]))
+            drive(world_of(opening, Proposer(Cheap(), None)), opening.first, path)
+        measure(folder)
+
+
+def measure(folder: Path) -> None:
+    """The table of a folder with a journal."""
+    events = sum(1 for _ in read(folder))
+    print(f"{describe_machine()}; {count(events)} events, {size((folder / NAME).stat().st_size)}\n")
+    print("| what | processor seconds, least | all |\n| --- | ---: | --- |")
+    print(_row("reading, every seal verified", lambda: sum(1 for _ in read(folder))))
+    print(_row("reading, books and score", lambda: score(books(read(folder)))))
+    print(_row("reading, folding, all figures of the report", lambda: report_of(folder)))
+    print(_row("pictures, page and report.json", partial(write, report_of(folder), folder)))
+    print(_row("all: from the journal to the written report", lambda: write_report(folder)))
+
+
+def _row(what: str, call: Callable[[], object]) -> str:
+    taken: list[float] = []
+    for _ in range(REPEATS):
+        began = time.process_time()
+        call()
+        taken.append(time.process_time() - began)
+    return f"| {what} | {min(taken):.2f} | {', '.join(f'{seconds:.2f}' for seconds in taken)} |"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -170,6 +170,8 @@ class TrialPrepared(Event, frozen=True, kw_only=True):
     build_seconds: float
     weights_seconds: float
     compile_seconds: float
+    cuda_graphs: bool = False
+    """Whether all kernels of a pass were launched by one call. Journals from before this was recorded: no."""
 
 
 class Progress(Event, frozen=True, kw_only=True):

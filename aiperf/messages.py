@@ -56,6 +56,7 @@ class Train(_Message, frozen=True, kw_only=True):
     """Per accelerator."""
     seed: int
     progress_seconds: float
+    """How long an interval is to be, about: see `procedure.ends_interval`."""
     edges: tuple[float, ...]
     """Edges of the window, in seconds after this order was taken: intervals end there."""
 
@@ -134,6 +135,7 @@ class Prepared(_Message, frozen=True, kw_only=True):
     precision: str
     ranks: int
     compiled: bool
+    cuda_graphs: bool
     build_seconds: float
     weights_seconds: float
     compile_seconds: float
@@ -145,6 +147,9 @@ class Advanced(_Message, frozen=True, kw_only=True):
     trial: int
     attempt: int
     epoch: int
+    batch_size: int
+    """Per accelerator, of this pass: an epoch that ran out of memory is begun again with a smaller one, and a word from before
+    that may come late."""
     training_images: int
     validation_images: int
     busy_seconds: float

@@ -7,6 +7,8 @@ from aiperf.events import (
     BatchReduced,
     CeilingMeasured,
     CheckpointDropped,
+    EpochFinished,
+    Progress,
     RunResumed,
     TrialFailed,
     TrialFinished,
@@ -30,6 +32,8 @@ from searchers.history import (
 def news(run: Run, event: AnyEvent) -> list[News]:
     """In the order in which the searchers' history takes it in; most events are no news to a search."""
     match event:
+        case Progress() | EpochFinished():
+            return []  # nearly all events: said first
         case TrialProposed():
             return [
                 Proposed(

@@ -70,6 +70,7 @@ def make_plan(conf: RunConf, machine: Machine, dataset: DataSet | None = None) -
         BadConfiguration, MissingData: what cannot become a run.
     """
     conf.schedule.procedure()
+    conf.limits.check()
     _folder_name(conf)
     if conf.executor not in ("ray", "inline"):
         raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")

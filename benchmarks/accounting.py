@@ -15,7 +15,7 @@ import statistics
 import numpy as np
 
 from aiperf.books import Books
-from aiperf.events import AnyEvent, Progress, TrialFinished, TrialProposed
+from aiperf.events import AnyEvent, Progress, TrialFinished, TrialPrepared, TrialProposed
 from aiperf.journal import read
 from aiperf.ledger import ledger
 from aiperf.plan import run_folder
@@ -42,6 +42,8 @@ def main() -> None:
     perfect = done / busy * capacity(kept)
     entries = ledger(kept, inside)
     pauses = _pauses(events)
+    prepared = [event for event in events if isinstance(event, TrialPrepared)]
+    build, weights = [event.build_seconds for event in prepared], [event.weights_seconds for event in prepared]
     proposals = [event.seconds for event in events if isinstance(event, TrialProposed)]
     print(f"machine: {describe_machine()}")
     print(
@@ -57,14 +59,15 @@ def main() -> None:
     if pauses:
         print(
             "pause between two trials of a worker, from its last image until the next network stands: "
-            f"median {duration(statistics.median(pauses))}, {len(pauses)} pauses"
+            f"median {1000 * statistics.median(pauses):.1f} ms, longest {1000 * max(pauses):.1f} ms, {len(pauses)} pauses; "
+            f"of it building {1000 * statistics.median(build):.1f} ms, weights {1000 * statistics.median(weights):.1f} ms"
         )
     if proposals:
         print(f"a proposal: median {duration(statistics.median(proposals))}, longest {duration(max(proposals))}")
 
 
 def _pauses(events: list[AnyEvent]) -> list[float]:
-    """Between the end of a worker's trial and the moment its next one is prepared, network and weights included."""
+    """Between the last image of a worker's trial and the moment its next one is prepared, network and weights included."""
     ended: dict[int, float] = {}
     last: dict[int, tuple[int, float]] = {}
     pauses: list[float] = []
@@ -76,7 +79,8 @@ def _pauses(events: list[AnyEvent]) -> list[float]:
                     # An interval begins where the network stood ready.
                     pauses.append(event.start - ended.pop(event.worker))
                 trial_of[event.worker] = event.trial
-            last[event.trial] = (event.worker, event.end)
+            if event.training_images + event.validation_images > 0:  # else it only waited for the last checkpoint
+                last[event.trial] = (event.worker, event.end)
         elif isinstance(event, TrialFinished) and event.trial in last:
             worker, end = last[event.trial]
             ended[worker] = end

@@ -4,6 +4,9 @@ A machine's speed drifts (frequency, neighbours, caches), so a and b are never m
 each pair measures both, in alternating order, and only ratios within a pair are compared.
 """
 
+from __future__ import annotations
+
+import multiprocessing
 import os
 import platform
 import re
@@ -12,7 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import TracebackType
 
 FEWEST_PAIRS = 6
 """With five pairs even [smallest, largest] holds the median with a probability of only 1 − 2·0.5⁵ = 93.75 %."""
@@ -80,6 +85,52 @@ def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
         k += 1
     ordered = sorted(values)
     return ordered[k - 1], ordered[n - k]
+
+
+class Asleep:
+    """One side of a comparison, in a process of its own that works only while it is asked to.
+
+    Process-wide settings of one side (threads, allocator) then do not touch the other. It is made there by `make(*arguments)`,
+    which like its arguments must be importable; close it, or use it as a context.
+    """
+
+    def __init__(self, make: Callable[..., object], *arguments: object) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_answer, args=(theirs, make, arguments), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, method: str, *arguments: object) -> float:
+        """Wakes it, calls that method of what was made, and gives what it answers. Raises RuntimeError if it died of it."""
+        self._pipe.send((method, arguments))
+        try:
+            answer: float = self._pipe.recv()
+        except EOFError as error:
+            raise RuntimeError(f"the process that was asked for {method!r} ended; what it printed says why") from error
+        return answer
+
+    def close(self) -> None:
+        self._pipe.close()
+        self._process.join()
+
+    def __enter__(self) -> Asleep:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _answer(pipe: Connection, make: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    made = make(*arguments)
+    while True:
+        try:
+            method, asked = pipe.recv()
+        except EOFError:  # closed: nothing more is wanted
+            return
+        pipe.send(getattr(made, method)(*asked))
 
 
 def describe_machine() -> str:

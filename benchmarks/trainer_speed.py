@@ -1,22 +1,31 @@
-"""Images per second of the trainer's own loop ÷ the best plain PyTorch loop, side by side in one process.
+"""Images per second of the trainer's own loop ÷ the best plain PyTorch loop, side by side.
 
-    python -m benchmarks.trainer_speed [--networks resnet20,resnet50_v1_5] [--precisions fp32,bf16] [--pairs 10]
+    python -m benchmarks.trainer_speed [--networks resnet20,resnet50_v1_5] [--precisions fp32,bf16] [--pairs N]
 
-Both train the same architecture at the same batch and precision with the same optimiser. The plain loop is what an expert
-writes: torchvision's ResNet-50 (the usual ResNet-20 for 32×32), channels_last, autocast, fused SGD, and its images lie in
-memory as the very tensors that the network wants, so that it pays nothing for input. Ours is the loop that every
-rank runs: images are picked from the data set, every step is accounted for and reported. Timed from outside: from the end of an
-epoch's first training step to the end of its last; validation and checkpoints are outside in both.
+Both train the same architecture from the same weights on the same images, at the same batch and precision, with the same
+optimiser and loss; the script refuses to compare where the losses of the first steps differ. The plain loop is what an expert
+writes: torchvision's ResNet-50 (the usual ResNet-20 for 32×32), and its images lie in memory as the very tensors that the
+network wants, so that it pays nothing for input. Its ways (memory format, fused or multi-tensor SGD, torch.compile) are tried
+on this machine first, and the fastest is taken. Ours is the loop that every rank runs: images are picked from the data set
+and normalised, every step is accounted for and reported. Validation and checkpoints are outside in both.
 
-A ratio above 1 means that ours is faster. On a GPU the absolute figure and MFU are printed too.
+Each side has a process of its own, of which one sleeps while the other works: segments of a few seconds alternate
+(a b, b a, …), so that a machine's drift meets both. The plain one is PyTorch as it comes; ours keeps its memory as every rank
+does (`aiperf/train/allocator.py`), and `--keep-memory` gives the plain one that too. A ratio above 1 means that ours is faster.
+`--clock processor` takes the process's processor time instead of the wall's, for a machine with other work to do; then with
+`--threads 1`, since threads that wait for one another burn it. On a GPU the absolute figure and MFU are printed too.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,18 +33,37 @@ import torchvision
 from torch import Tensor, nn
 
 from aiperf.messages import Advanced, EpochDone, Train, Word
+from aiperf.seeds import derive
 from aiperf.system.peaks import DataType, board_variant, peak
+from aiperf.train.allocator import keep_freed_memory
 from aiperf.train.collective import Alone
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import SyntheticConf
+from aiperf.train.data.opened import OpenData
 from aiperf.train.data.opening import open_data
+from aiperf.train.initialise import initialise
 from aiperf.train.loop import train
+from aiperf.train.module import build
 from aiperf.train.place import Place
 from aiperf.train.precision import choose
-from benchmarks.pairs import describe_machine, interleaved
-from morphism import cost, start
+from benchmarks.pairs import Asleep, Ratio, describe_machine, interleaved
+from morphism import Graph, cost, start
 
 CLASSES = 10
+SEED = 0
+CONF = TrainerConf(learning_rate=0.01, decay_epochs=10**6)
+HELD_BATCHES = 8
+"""Of the plain loop, in memory; it walks them round and round."""
+TRIED_SECONDS = 1.0
+"""Of each way of the plain loop, in each of three rounds, before the fastest is taken; a step at least."""
+STEPS = 20_000
+"""Of the one long epoch of ours: more than a comparison takes."""
+COMPARED_STEPS = 3
+"""Of the steps whose losses must agree, so that both sides are known to compute the same."""
+LOSS_TOLERANCE = 0.01
+
+Clock = Literal["wall", "processor"]
+CLOCKS: dict[Clock, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
 
 
 class _Block(nn.Module):
@@ -77,81 +105,224 @@ PLAIN: dict[str, tuple[Callable[[], nn.Module], int]] = {
 }
 
 
-def plain_loop(network: str, precision: str, batch: int, steps: int, device: torch.device) -> Callable[[], float]:
-    """Gives a function that does `steps` steps and tells the seconds of one image."""
-    make, image = PLAIN[network]
-    chosen = choose(precision, device)
-    module = make().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimiser = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-5, fused=True)
-    images = torch.randn(batch * steps, 3, image, image, device=device, dtype=chosen.dtype)
-    images = images.contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(0, CLASSES, (batch * steps,), device=device)
-    module.train()
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What both sides train."""
 
-    def step(at: int) -> None:
-        with torch.autocast(device.type, chosen.dtype) if chosen.bytes_per_element == 2 else nullcontext():
-            logits = module(images[at : at + batch])
-            loss = F.cross_entropy(logits, labels[at : at + batch], label_smoothing=0.1)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+    network: str
+    precision: str
+    batch: int
+    steps: int
+    """Of the one long epoch that ours walks."""
+    device: torch.device
 
-    def run() -> float:
-        step(0)
-        _wait(device)
-        began = time.perf_counter()
-        for number in range(1, steps):
-            step(number * batch)
-        _wait(device)
-        return (time.perf_counter() - began) / ((steps - 1) * batch)
+    @property
+    def image(self) -> int:
+        return PLAIN[self.network][1]
 
-    return run
+    @property
+    def graph(self) -> Graph:
+        return start(self.network, image=self.image, classes=CLASSES)
 
+    def open(self) -> OpenData:
+        return open_data(
+            SyntheticConf(
+                training_images=self.batch * self.steps,
+                validation_images=self.batch,
+                classes=CLASSES,
+                image=self.image,
+                channels=3,
+            )
+        )
 
-def own_loop(network: str, precision: str, batch: int, steps: int, device: torch.device) -> Callable[[], float]:
-    """The same of a trial's next epoch."""
-    image = PLAIN[network][1]
-    data = open_data(
-        SyntheticConf(training_images=batch * steps, validation_images=batch, classes=CLASSES, image=image, channels=3)
-    )
-    order = Train(
-        trial=1,
-        attempt=1,
-        worker=0,
-        round=1,
-        lineage=(),
-        morphs=(),
-        parent=None,
-        first_epoch=1,
-        last_epoch=10**6,
-        patience=10**6,
-        improvement=0.001,
-        losses=(),
-        best_accuracy=0.0,
-        batch_size=batch,
-        seed=0,
-        progress_seconds=0.0,  # a word after each step: more than a run would have
-        edges=(),
-    )
-    conf = TrainerConf(precision=precision, learning_rate=0.01, decay_epochs=10**6)
-    graph = start(network, image=image, classes=CLASSES)
-    # without a writer of checkpoints: words are held back until an epoch's file stands, and would come late
-    words = train(order, Place.make(conf, data, graph, device, Alone(), writer=None), time.monotonic())
-
-    def run() -> float:
-        advanced = _until(words, lambda word: isinstance(word, Advanced) and word.training_images == batch)
-        began = time.perf_counter()
-        _until(words, lambda word: isinstance(word, Advanced) and word.training_images == batch * steps)
-        seconds = time.perf_counter() - began
-        _until(words, lambda word: isinstance(word, EpochDone))
-        assert advanced
-        return seconds / ((steps - 1) * batch)
-
-    return run
+    def own_loop(self) -> OwnLoop:
+        return OwnLoop(self.open(), self.graph, self.batch, self.precision, self.device)
 
 
-def _until(words: Iterator[Word], wanted: Callable[[Word], bool]) -> Word:
-    return next(word for word in words if wanted(word))
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to write the plain loop."""
+
+    channels_last: bool = True
+    fused: bool = True
+    """The optimiser: one kernel; else the multi-tensor one."""
+    compiled: bool = False
+
+    def __str__(self) -> str:
+        return ", ".join(
+            (
+                "channels_last" if self.channels_last else "contiguous",
+                "fused SGD" if self.fused else "multi-tensor SGD",
+                "compiled" if self.compiled else "eager",
+            )
+        )
+
+
+WAYS = (Way(), Way(fused=False), Way(channels_last=False), Way(compiled=True))
+
+
+class PlainLoop:
+    """The loop of an expert who has this one task."""
+
+    def __init__(self, task: Task, way: Way) -> None:
+        self._device = task.device
+        self._dtype = choose(task.precision, task.device).dtype
+        layout = torch.channels_last if way.channels_last else torch.contiguous_format
+        network = build(task.graph)
+        initialise(network, derive(SEED, "weights"))  # as a trial without a parent begins, and so are the keys' order
+        module = PLAIN[task.network][0]()
+        module.load_state_dict(dict(zip(module.state_dict(), network.state_dict().values(), strict=True)))
+        module.to(task.device).to(memory_format=layout).train()  # type: ignore[call-overload]  # torch's stub lacks it
+        self._module = torch.compile(module, dynamic=False) if way.compiled else module
+        self._optimiser = torch.optim.SGD(
+            module.parameters(),
+            lr=CONF.learning_rate,
+            momentum=CONF.momentum,
+            weight_decay=CONF.weight_decay,
+            fused=way.fused,
+            foreach=not way.fused,
+        )
+        with task.open() as data:
+            walk = data.training(
+                task.batch,
+                rank=0,
+                ranks=1,
+                epoch=1,
+                seed=derive(SEED, "order"),
+                device=task.device,
+                channels_last=way.channels_last,
+                dtype=self._dtype,
+            )
+            self._held = [(batch.images, batch.labels) for batch, _ in zip(walk, range(HELD_BATCHES), strict=False)]
+            walk.close()
+        self._next = 0
+
+    def do(self, steps: int) -> Tensor:
+        """The last step's loss."""
+        for _ in range(steps):
+            images, labels = self._held[self._next]
+            self._next = (self._next + 1) % len(self._held)
+            with torch.autocast(self._device.type, self._dtype) if self._dtype.itemsize == 2 else nullcontext():
+                loss = F.cross_entropy(self._module(images), labels, label_smoothing=CONF.label_smoothing)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._optimiser.step()
+            self._optimiser.zero_grad(set_to_none=True)
+        _wait(self._device)
+        return loss.detach()
+
+
+class OwnLoop:
+    """A trial's first epoch, advanced as far as is asked."""
+
+    def __init__(self, data: OpenData, graph: Graph, batch: int, precision: str, device: torch.device) -> None:
+        self._device = device
+        order = Train(
+            trial=1,
+            attempt=1,
+            worker=0,
+            round=1,
+            lineage=(),
+            morphs=(),
+            parent=None,
+            first_epoch=1,
+            last_epoch=1,
+            patience=1,
+            improvement=0.001,
+            losses=(),
+            best_accuracy=0.0,
+            batch_size=batch,
+            seed=SEED,
+            progress_seconds=0.0,  # a word after each step: more than a run would have
+            edges=(),
+        )
+        place = Place.make(replace(CONF, precision=precision), data, graph, device, Alone(), writer=None)
+        self._words: Iterator[Word] = train(order, place, time.monotonic())
+
+    def do(self, steps: int) -> None:
+        """On a GPU the words are two steps behind, here as in a run; as many steps are queued as are heard of."""
+        for _ in range(steps):
+            while not isinstance(next(self._words), Advanced):
+                pass
+        _wait(self._device)
+
+    def epoch_loss(self) -> float:
+        """Of the whole epoch."""
+        return next(word.training_loss for word in self._words if isinstance(word, EpochDone))
+
+
+class PlainSide:
+    """What the plain loop's process holds."""
+
+    def __init__(self, task: Task, tries_compiled: bool, keeps_memory: bool, clock: Clock, threads: int) -> None:
+        torch.set_num_threads(threads)
+        if keeps_memory:
+            assert keep_freed_memory()
+        self._task, self._clock = task, CLOCKS[clock]
+        self._ways = [way for way in WAYS if tries_compiled or not way.compiled]
+
+    def loss(self) -> float:
+        """The mean loss of the first COMPARED_STEPS steps."""
+        loop = PlainLoop(replace(self._task, steps=COMPARED_STEPS), Way())
+        return sum(float(loop.do(1)) for _ in range(COMPARED_STEPS)) / COMPARED_STEPS
+
+    def choose(self) -> float:
+        """Takes the way that needs least time here, each measured by its best of three rounds; the seconds of a step."""
+        loops = {way: PlainLoop(self._task, way) for way in self._ways}
+        for loop in loops.values():
+            loop.do(1)
+        least = {way: self._timed(loop, 1) for way, loop in loops.items()}
+        for _ in range(3):
+            for way, loop in loops.items():
+                least[way] = min(least[way], self._timed(loop, max(1, round(TRIED_SECONDS / least[way]))))
+        for way, seconds in least.items():
+            print(f"  plain loop, {way}: {1e3 * seconds:.1f} ms a step", flush=True)
+        best = min(least, key=lambda way: least[way])
+        self._loop = loops[best]
+        return least[best]
+
+    def seconds(self, steps: int) -> float:
+        """Of one step, of so many."""
+        return self._timed(self._loop, steps)
+
+    def _timed(self, loop: PlainLoop, steps: int) -> float:
+        began = self._clock()
+        loop.do(steps)
+        return (self._clock() - began) / steps
+
+
+class OwnSide:
+    """What our loop's process holds."""
+
+    def __init__(self, task: Task, clock: Clock, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self._task, self._clock = task, CLOCKS[clock]
+        self._loop = task.own_loop()
+
+    def loss(self) -> float:
+        """The mean loss of an epoch of COMPARED_STEPS steps, over the same images in the same order."""
+        return replace(self._task, steps=COMPARED_STEPS).own_loop().epoch_loss()
+
+    def seconds(self, steps: int) -> float:
+        """Of one step, of so many."""
+        began = self._clock()
+        self._loop.do(steps)
+        return (self._clock() - began) / steps
+
+
+def compare(
+    task: Task, tries_compiled: bool, keeps_memory: bool, clock: Clock, threads: int, seconds: float, pairs: int
+) -> tuple[Ratio, float]:
+    """Seconds a step of the plain loop ÷ ours, and our images a second."""
+    with (
+        Asleep(PlainSide, task, tries_compiled, keeps_memory, clock, threads) as plain,
+        Asleep(OwnSide, task, clock, threads) as own,
+    ):
+        losses = plain.ask("loss"), own.ask("loss")
+        if not math.isclose(*losses, rel_tol=LOSS_TOLERANCE):
+            sys.exit(f"both must do the same arithmetic; the loss of the first {COMPARED_STEPS} steps: {losses!r}")
+        steps = max(2, round(seconds / plain.ask("choose")))
+        ratio = interleaved(lambda: plain.ask("seconds", steps), lambda: own.ask("seconds", steps), pairs)
+    return ratio, task.batch / sorted(ratio.b)[len(ratio.b) // 2]
 
 
 def _wait(device: torch.device) -> None:
@@ -163,26 +334,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", default="resnet20,resnet50_v1_5")
     parser.add_argument("--precisions", default="fp32,bf16")
-    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--pairs", type=int, default=None, help="20 at 32×32 and 10 at 224×224, unless given")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a segment, two steps at least (3)")
     parser.add_argument(
         "--batch", type=int, default=None, help="128 and 16 on a CPU, 1024 and 256 on a GPU, unless given"
     )
+    parser.add_argument("--threads", type=int, default=None, help="torch's threads; all cores unless given")
+    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     parser.add_argument(
-        "--steps", type=int, default=None, help="of one epoch; 11 and 4 on a CPU, 51 on a GPU, unless given"
+        "--compile",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="try a compiled plain loop too (a minute each)",
+    )
+    parser.add_argument(
+        "--keep-memory", action="store_true", help="the plain loop's process keeps its freed memory too"
     )
     chosen = parser.parse_args()
+    threads = chosen.threads or torch.get_num_threads()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     on_cuda = device.type == "cuda"
-    print(f"trainer's loop ÷ plain PyTorch loop, images per second; {describe_machine()}; torch {torch.__version__}")
+    if on_cuda and chosen.clock == "processor":
+        parser.error("--clock processor: a GPU's work takes none of the processor's time")
+    print(
+        f"trainer's loop ÷ plain PyTorch loop, images per second, {chosen.clock} time; {describe_machine()}; "
+        f"torch {torch.__version__}, {threads} threads"
+    )
     for network in chosen.networks.split(","):
         is_small = PLAIN[network][1] == 32
         batch = chosen.batch or ((1024 if is_small else 256) if on_cuda else (128 if is_small else 16))
-        steps = chosen.steps or (51 if on_cuda else 11 if is_small else 4)
+        pairs = chosen.pairs or (20 if is_small else 10)
         for precision in chosen.precisions.split(","):
-            own = own_loop(network, precision, batch, steps, device)
-            ratio = interleaved(plain_loop(network, precision, batch, steps, device), own, chosen.pairs)
-            speeds = sorted(1.0 / seconds for seconds in ratio.b)
-            speed = speeds[len(speeds) // 2]
+            task = Task(network, precision, batch, STEPS, device)
+            ratio, speed = compare(
+                task, chosen.compile, chosen.keep_memory, chosen.clock, threads, chosen.seconds, pairs
+            )
             print(
                 f"{network} batch {batch} {precision}: {ratio}; ours {speed:.1f} images/s{_mfu(network, precision, speed)}",
                 flush=True,

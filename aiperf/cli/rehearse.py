@@ -7,6 +7,6 @@ from collections.abc import Sequence
 
 def main(words: Sequence[str]) -> int:
     """Carries the verb out; gives the exit status."""
-    from aiperf.simulate.rehearse import main as rehearse
+    from aiperf.simulate.sweep import main as rehearse
 
     return rehearse(list(words))

@@ -214,6 +214,6 @@ def train_order(run: Run, start: Start, now: float) -> Train:
         best_accuracy=trial.best_accuracy,
         batch_size=trial.batch_size,
         seed=derive(limits.seed, "trial", trial.number),
-        progress_seconds=progress_seconds(len(run.workers)),
+        progress_seconds=progress_seconds(limits, len(run.workers)),
         edges=tuple(edges),
     )

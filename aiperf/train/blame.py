@@ -33,18 +33,22 @@ def failure(process: RankProcess, name: str) -> Failed:
     return Failed(f"{name} {process.end_in_words()}")
 
 
-def hung(processes: Sequence[RankProcess], pulse: Pulse, seconds: float, now: float) -> tuple[int, str] | None:
+def hung(
+    processes: Sequence[RankProcess], pulse: Pulse, seconds: float, start_seconds: float, now: float
+) -> tuple[int, str] | None:
     """The rank that hangs and how, None when all are alive.
 
-    Hung is who has been stopped for so many seconds, or is silent for longer than it announced. The others wait for it in the
-    exchange and are soon overdue too: it is the one that is stopped, else the one that did the fewest steps.
+    Hung is who has been stopped for so many seconds, or is silent for longer than it announced while no other is behind it.
+    Ranks wait for each other in each exchange: those that have come further are overdue too, perhaps earlier, and no cause; not
+    for longer than `start_seconds`, though, for whatever the one behind them may have announced.
     """
     stopped = {process.rank: process.stopped_for(now) for process in processes}
-    overdue = pulse.overdue(now)
-    if not overdue and max(stopped.values()) < seconds:
-        return None
-    steps = pulse.steps()
+    meetings, steps = pulse.meetings(), pulse.steps()
     asleep = max(stopped, key=lambda rank: stopped[rank])
+    overdue = [rank for rank in pulse.overdue(now) if meetings[rank] == min(meetings)]
+    overdue = overdue or list(pulse.overdue(now - start_seconds))
+    if not overdue and stopped[asleep] < seconds:
+        return None
     if stopped[asleep] > 0:
         return asleep, f"is stopped (SIGSTOP or a debugger), at step {steps[asleep]}"
     rank = min(overdue, key=lambda each: (steps[each], overdue.index(each)))

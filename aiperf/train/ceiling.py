@@ -10,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from aiperf.train.collective import Collective
 from aiperf.train.conf import TrainerConf
 from aiperf.train.module import build
 from aiperf.train.precision import Precision
@@ -27,13 +28,18 @@ class DoesNotFit(Exception):
     """Out of memory, or by the model sure to be."""
 
 
-def memory_of_rank(conf: TrainerConf, device: torch.device, ranks: int) -> int:
-    """Bytes that a rank may use: `conf.memory_limit_bytes`, the accelerator's memory, or the host's divided by its ranks."""
+def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collective) -> int:
+    """Bytes that each rank may use: `conf.memory_limit_bytes`, the accelerator's memory, or the host's divided by its ranks.
+
+    The least that any rank found, so that all judge a batch alike without asking each other. All ranks must call it."""
     if conf.memory_limit_bytes is not None:
-        return conf.memory_limit_bytes
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    return _host_memory() // ranks
+        own = conf.memory_limit_bytes
+    elif device.type == "cuda":
+        own = torch.cuda.get_device_properties(device).total_memory
+    else:
+        own = _host_memory() // collective.ranks
+    found = collective.total([own if rank == collective.rank else 0 for rank in range(collective.ranks)])
+    return int(min(found))
 
 
 def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
@@ -82,7 +88,7 @@ def _peak(graph: Graph, batch: int, device: torch.device, precision: Precision, 
         if channels_last:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         torch.cuda.reset_peak_memory_stats(device)
-        rehearse(network, graph, batch, device, precision, channels_last=channels_last)
+        rehearse(network, blank(graph, batch, device, precision, channels_last=channels_last), precision)
         momentum = 4 * cost(graph).parameters
         return torch.cuda.max_memory_reserved(device) + momentum
     except torch.cuda.OutOfMemoryError:
@@ -92,24 +98,26 @@ def _peak(graph: Graph, batch: int, device: torch.device, precision: Precision, 
         torch.cuda.empty_cache()
 
 
-def rehearse(
-    network: nn.Module, graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool
-) -> None:
-    """One forward and backward pass over zeros, nothing kept of it but what it changed in running statistics.
+def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
+    """One forward and backward pass, nothing kept of it but what it changed in running statistics.
 
     Done before weights are given: it tells whether the batch fits, and lets kernels be chosen and compiled.
     """
-    shape = graph.shapes[0]
-    assert isinstance(shape, Map)
-    images = torch.zeros(batch, shape.channels, shape.height, shape.width, device=device, dtype=precision.dtype)
-    if channels_last:
-        images = images.contiguous(memory_format=torch.channels_last)
     network.train()
     with precision.computing():
         logits = network(images)
-        loss = nn.functional.cross_entropy(logits.float(), torch.zeros(batch, device=device, dtype=torch.int64))
+        labels = torch.zeros(len(images), device=images.device, dtype=torch.int64)
+        loss = nn.functional.cross_entropy(logits.float(), labels)
     loss.backward()  # type: ignore[no-untyped-call]
     network.zero_grad(set_to_none=True)
+
+
+def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> Tensor:
+    """A batch of zeros, as the graph's input takes it."""
+    shape = graph.shapes[0]
+    assert isinstance(shape, Map)
+    images = torch.zeros(batch, shape.channels, shape.height, shape.width, device=device, dtype=precision.dtype)
+    return images.contiguous(memory_format=torch.channels_last) if channels_last else images
 
 
 def _host_memory() -> int:

@@ -1,19 +1,20 @@
 """A trial after an epoch, on disk: written off the critical path, read without executing anything.
 
-The trainer stands still only while its tensors are copied; a thread writes the copy to a temporary file, flushes it to
-disk, and renames it, so that a file with a checkpoint's name is always whole. Random numbers need no place in it: they are
-derived anew for each epoch from the order's seed.
+The trainer stands still only while its tensors are copied; a thread writes the copy to a temporary file and renames it, so
+that a file with a checkpoint's name is always whole. Random numbers need no place in it: they are derived anew for each epoch
+from the order's seed.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -21,6 +22,8 @@ from torch import Tensor
 
 from aiperf.errors import AiperfError
 from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.collective import dense_view
+from aiperf.train.recent import Recent
 
 FORMAT = 1
 
@@ -47,9 +50,13 @@ class Snapshot:
     scaler: Mapping[str, float | int]
     """The loss scaling's state; empty where there is none."""
 
+    def on_host(self) -> Snapshot:
+        """The same, in the host's memory."""
+        return replace(self, weights=_on_host(self.weights), momentum=_on_host(self.momentum))
+
 
 def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
-    """Writes a snapshot, whole or not at all; when this returns the file survives the death of every process.
+    """Writes a snapshot that is on the host, whole or not at all; from then on its file survives the death of every process.
 
     Not a loss of power: waiting for the disk would stand between two trials (50–90 ms here), and a checkpoint that is gone or
     damaged is an event that a run goes on from, unlike a line of the journal.
@@ -62,8 +69,8 @@ def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
         "trial": snapshot.trial,
         "epoch": snapshot.epoch,
         "fingerprint": snapshot.fingerprint,
-        "weights": _on_host(snapshot.weights),
-        "momentum": _on_host(snapshot.momentum),
+        "weights": snapshot.weights,
+        "momentum": snapshot.momentum,
         "scaler": dict(snapshot.scaler),
     }
     try:
@@ -126,36 +133,53 @@ class Writer:
     """Writes snapshots in a thread of its own, one at a time, the newest of those that wait.
 
     A snapshot that is overtaken while it waits is never written, and its future says False: with short epochs and a slow
-    disk some epochs have no checkpoint, and training goes on.
+    disk some epochs have no checkpoint, and training goes on. The last of a trial is overtaken by none.
     """
 
     def __init__(self, folder: CheckpointFolder, keep_seconds: float) -> None:
         self.folder = folder
         self._keep_seconds = keep_seconds
+        self._recent = Recent()
         self._changed = threading.Condition()
-        self._waiting: tuple[Snapshot, bool, Future[bool]] | None = None
+        self._waiting: tuple[Snapshot, Future[bool]] | None = None
+        self._finished: int | None = None
+        """The trial whose last snapshot has been submitted, until its earlier ones are removed."""
+        self._last: Snapshot | None = None
+        """What was written last."""
         self._is_writing = False
         self._is_closed = False
-        self._thread = threading.Thread(target=self._write, name="checkpoint-writer", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, snapshot: Snapshot, *, is_last: bool) -> Future[bool]:
-        """True when the file stands; raises in the future what writing raised (OSError: no space left).
-
-        `is_last`: the trial is over; its earlier checkpoints are removed.
-        """
+    def submit(self, snapshot: Snapshot) -> Future[bool]:
+        """True when the file stands; raises in the future what writing raised (OSError: no space left)."""
         future: Future[bool] = Future()
         with self._changed:
-            overtaken, self._waiting = self._waiting, (snapshot, is_last, future)
+            overtaken, self._waiting = self._waiting, (snapshot, future)
             self._changed.notify_all()
         if overtaken is not None:
-            overtaken[2].set_result(False)
+            overtaken[1].set_result(False)
         return future
 
-    def settle(self, timeout: float | None = None) -> None:
-        """Waits until nothing is waiting or being written."""
+    def finish(self, trial: int) -> None:
+        """The trial is over: once what was submitted stands, its earlier checkpoints are removed, and its weights are kept at
+        hand for its children. Returns at once."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting is None and not self._is_writing, timeout)
+            self._finished = trial
+            self._changed.notify_all()
+
+    def final_weights(self, trial: int, fingerprint: str) -> Mapping[str, Tensor]:
+        """A finished trial's weights, on the host: from memory where this writer wrote them lately, else from their file.
+
+        Raises as `load` does."""
+        self.settle()  # it may be the trial that was trained before
+        weights = self._recent.weights(trial, fingerprint)
+        return load(self.folder, trial, fingerprint).weights if weights is None else weights
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Waits until nothing is waiting, being written or to be removed."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._has_work() and not self._is_writing, timeout)
 
     def close(self) -> None:
         with self._changed:
@@ -163,29 +187,86 @@ class Writer:
             self._changed.notify_all()
         self._thread.join()
 
-    def _write(self) -> None:
+    def _has_work(self) -> bool:
+        return self._waiting is not None or self._finished is not None
+
+    def _work(self) -> None:
         while True:
             with self._changed:
                 self._is_writing = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting is not None or self._is_closed)
-                if self._waiting is None:
+                self._changed.wait_for(lambda: self._has_work() or self._is_closed)
+                if not self._has_work():
                     return
-                (snapshot, is_last, future), self._waiting = self._waiting, None
+                waiting, self._waiting = self._waiting, None
+                finished = None
+                if waiting is None:  # else it is come back to when the file stands
+                    finished, self._finished = self._finished, None
                 self._is_writing = True
-            try:
-                save(snapshot, self.folder)
-                self.folder.prune(snapshot.trial, 0.0 if is_last else self._keep_seconds)
-            except BaseException as error:  # noqa: BLE001  # handed on to whoever waits for the file
-                future.set_exception(error)
-            else:
-                future.set_result(True)
+            if waiting is not None:
+                self._write(*waiting)
+            elif finished is not None:
+                self._clear_up(finished)
+
+    def _write(self, snapshot: Snapshot, future: Future[bool]) -> None:
+        try:
+            written = snapshot.on_host()
+            save(written, self.folder)
+            self._last = written
+            self.folder.prune(snapshot.trial, self._keep_seconds)
+        except BaseException as error:  # noqa: BLE001  # handed on to whoever waits for the file
+            self._last = None
+            future.set_exception(error)
+        else:
+            future.set_result(True)
+
+    def _clear_up(self, trial: int) -> None:
+        last, self._last = self._last, None
+        if last is None or last.trial != trial:
+            return  # its last file was not written: the earlier ones are all there is
+        self._recent.keep(trial, last.fingerprint, last.weights)
+        try:
+            self.folder.prune(trial, 0.0)
+        except OSError as error:
+            print(f"earlier checkpoints of trial {trial} stay: {error}", file=sys.stderr, flush=True)
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the tensors' own device, which stay as they are when training goes on."""
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    """Copies on the tensors' own device, which stay as they are when training goes on.
+
+    The copies of a kind (type and device) lie in one piece of memory, so that copying, writing and reading a network is the
+    work of one tensor, not of hundreds. Their layout is that of the originals.
+    """
+    kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
+    for name, tensor in tensors.items():
+        kinds.setdefault((tensor.dtype, tensor.device), []).append(name)
+    copies: dict[str, Tensor] = {}
+    for (dtype, device), names in kinds.items():
+        piece = torch.empty(sum(tensors[name].numel() for name in names), dtype=dtype, device=device)
+        at = 0
+        for name in names:
+            original = tensors[name]
+            dense_view(original)  # refuses a layout with gaps, which would reach beyond its part of the piece
+            copies[name] = piece.as_strided(original.size(), original.stride(), at)
+            at += original.numel()
+        with torch.no_grad():
+            torch._foreach_copy_([copies[name] for name in names], [tensors[name].detach() for name in names])
+    return {name: copies[name] for name in tensors}
 
 
 def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.to("cpu") for name, tensor in tensors.items()}
+    """The same tensors over a copy of their memory on the host, piece by piece; themselves where they are there already."""
+    pieces: dict[int, torch.UntypedStorage] = {}
+    moved: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor.device.type == "cpu":
+            moved[name] = tensor
+            continue
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        if address not in pieces:
+            pieces[address] = storage.cpu()  # type: ignore[no-untyped-call]
+        moved[name] = torch.empty(0, dtype=tensor.dtype).set_(
+            pieces[address], tensor.storage_offset(), tensor.size(), tensor.stride()
+        )
+    return moved

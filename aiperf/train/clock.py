@@ -7,9 +7,11 @@ It knows no device: who measures a step, and how, is `timeline.py`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 
 from aiperf.messages import Advanced
+from aiperf.procedure import ends_interval
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class Span:
 
 
 class Reports:
-    """When a trial's progress is due: every `progress_seconds`, and at each edge of the window.
+    """When a trial's progress is due: about every `progress_seconds`, and at each edge of the window.
 
     One for the whole order, since intervals go on over epochs.
     """
@@ -57,12 +59,14 @@ class Reports:
         self.sums.training_images = self.sums.validation_images = 0
         return self.sums
 
-    def is_due(self, now: float) -> bool:
-        """Whether to report at a step that ended now.
+    def is_due(self, now: float, left: float) -> bool:
+        """Whether to report at a step that ended now, with about `left` seconds of its epoch to come.
 
         The driver's interval ends when it hears of it, so the first step to end after an edge of the window reports at
         once: what straddles the edge is then no longer than a step."""
-        return now - self._last >= self._every or any(self._last < edge <= now for edge in self._edges)
+        return ends_interval(now - self._last, left, self._every) or any(
+            self._last < edge <= now for edge in self._edges
+        )
 
     def said(self, now: float) -> None:
         self._last = now
@@ -71,15 +75,21 @@ class Reports:
 class EpochClock:
     """The account of one epoch. `begin_pass`, then `step` for each step of the pass; twice; then `finish`."""
 
-    def __init__(self, reports: Reports, epoch: int) -> None:
+    def __init__(self, reports: Reports, epoch: int, batch_size: int, images: int) -> None:
+        """`batch_size`: per accelerator; `images`: of both passes, over all ranks."""
         self._reports = reports
         self._epoch = epoch
+        self._batch_size = batch_size
+        self._images = images
         self._sums = reports.begin_epoch()
+        self._began: float | None = None
         self._now = 0.0
 
     def begin_pass(self, now: float) -> None:
         """A pass over a split begins: from now on the accelerator waits for input, until the pass's first step."""
         self._now = now
+        if self._began is None:
+            self._began = now
 
     def step(self, span: Span) -> Advanced | None:
         """Adds a finished step, and the waiting before it; gives the word, where one is due."""
@@ -94,7 +104,13 @@ class EpochClock:
             sums.validation_images += span.images
             sums.validation_seconds += seconds
         self._now = begin + seconds
-        return self._advanced() if self._reports.is_due(self._now) else None
+        return self._advanced() if self._reports.is_due(self._now, self._left()) else None
+
+    def _left(self) -> float:
+        """How long the epoch will go on, about: at its pace so far, though validation is quicker than training."""
+        assert self._began is not None, "steps belong to a pass"
+        done = self._sums.training_images + self._sums.validation_images
+        return (self._now - self._began) * max(0, self._images - done) / done if done else math.inf
 
     def exchanged(self, seconds: float) -> None:
         """Ranks made their statistics, or their results, one: part of the training as the exchange of gradients is."""
@@ -121,5 +137,6 @@ class EpochClock:
             trial=self._reports.trial,
             attempt=self._reports.attempt,
             epoch=self._epoch,
+            batch_size=self._batch_size,
             **asdict(self._sums),
         )

@@ -16,6 +16,9 @@ from aiperf.errors import BadConfiguration
 from aiperf.train.timeline import Mark, Timeline
 
 Scaler = torch.amp.GradScaler
+Meet = Callable[[], None]
+"""Told when this rank comes to an exchange, where it waits for the others: of ranks that are all silent, the one that has come
+to fewer exchanges is the one that hangs."""
 
 
 class Exchange(Protocol):
@@ -169,6 +172,11 @@ def dense_view(tensor: Tensor) -> Tensor:
         if moved.is_contiguous():
             return moved
     raise ValueError(f"neither contiguous nor channels_last: strides {tensor.stride()} of shape {tuple(tensor.shape)}")
+
+
+def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors' memory as bytes: what is only to be copied goes in one piece then, whatever its types."""
+    return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
 
 
 def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> None:

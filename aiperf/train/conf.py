@@ -13,7 +13,7 @@ from aiperf.errors import BadConfiguration
 
 CollectiveChoice = Literal["auto", "horovod", "torch", "none"]
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
-CompileChoice = Literal["auto", "on", "off"]
+LaunchChoice = Literal["auto", "on", "off"]
 
 
 @dataclass
@@ -36,6 +36,9 @@ class TrainerConf:
     """Images and convolution weights with the channel as the fastest axis."""
     compile: str = "auto"
     """torch.compile. on; off; auto: measures before a trial, where enough work lies ahead, whether it pays."""
+    cuda_graphs: str = "off"
+    """All kernels of a pass launched by one call, with `compile` or without. on; off; auto: measured as `compile` is. Off until
+    it has been run on a GPU."""
     learning_rate: float = 0.1
     """At the beginning of a trial; falls linearly."""
     decay_epochs: int = 60
@@ -65,7 +68,8 @@ class TrainerConf:
     def __post_init__(self) -> None:
         _one_of("collective", self.collective, get_args(CollectiveChoice))
         _one_of("precision", self.precision, get_args(PrecisionChoice))
-        _one_of("compile", self.compile, get_args(CompileChoice))
+        _one_of("compile", self.compile, get_args(LaunchChoice))
+        _one_of("cuda_graphs", self.cuda_graphs, get_args(LaunchChoice))
         for option in ("ranks", "threads", "memory_limit_bytes", "decay_epochs", "reference_batch"):
             value = getattr(self, option)
             _must(value is None or value >= 1, option, "is at least 1", value)

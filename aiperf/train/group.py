@@ -92,7 +92,7 @@ class RankGroup:
         cores: int,
         worker: int = 0,
     ) -> None:
-        """`start_graph`: as `morphism.encode` gives it. `run_folder`: checkpoints/ and logs/ are made in it.
+        """`start_graph`: as `morphism.encode` gives it. `run_folder`: checkpoints/, ceilings/ and logs/ are made in it.
         `accelerators`: CUDA devices of this process that the worker owns, 0 for none. `cores`: of the host, for the worker.
 
         Raises BadConfiguration for more ranks than accelerators.
@@ -259,6 +259,7 @@ class RankGroup:
                     dataset=self._dataset,
                     start_graph=self._start_graph,
                     checkpoints=self._checkpoints.path,
+                    ceilings=self._run_folder / "ceilings",
                     rank=rank,
                     ranks=count,
                     accelerator=device,
@@ -329,7 +330,8 @@ class RankGroup:
                         self._say(word)
             if has_failed or any(process.has_ended() for process in ranks.processes):
                 return self._cause(ranks)[0]
-            hung = blame.hung(ranks.processes, ranks.pulse, self._conf.hang_seconds, time.monotonic())
+            conf = self._conf
+            hung = blame.hung(ranks.processes, ranks.pulse, conf.hang_seconds, conf.start_seconds, time.monotonic())
             if hung is not None:
                 rank, how = hung
                 return Failed(f"{self._named(ranks, rank)} {how}")

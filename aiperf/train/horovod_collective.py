@@ -7,7 +7,7 @@ Gradients are fused into buffers and exchanged by Horovod's own thread while the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import horovod
@@ -16,15 +16,16 @@ import torch
 from horovod.common.exceptions import HorovodInternalError
 from torch import Tensor, nn
 
-from aiperf.train.collective import RankFailed, Scaler, dense_view, in_one_piece
+from aiperf.train.collective import Meet, RankFailed, Scaler, as_bytes, dense_view, in_one_piece
 from aiperf.train.timeline import Mark, Timeline
 
 
 class Horovod:
     """See `collective.Collective`. One a process."""
 
-    def __init__(self, *, fp16_compression: bool) -> None:
+    def __init__(self, *, fp16_compression: bool, meet: Meet) -> None:
         hvd.init()
+        self._meet = meet
         self.rank: int = hvd.rank()
         self.ranks: int = hvd.size()
         self._compression = _InPlaceFp16 if fp16_compression else _InPlace
@@ -32,18 +33,21 @@ class Horovod:
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         in_one_piece(
-            tensors, lambda buffer: _or_failed(lambda: hvd.broadcast_(buffer, 0, name=_name("broadcast", buffer)))
+            as_bytes(tensors),
+            lambda buffer: self._together(lambda: hvd.broadcast_(buffer, 0, name=_name("broadcast", buffer))),
         )
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         in_one_piece(
             tensors,
-            lambda buffer: _or_failed(lambda: hvd.allreduce_(buffer, op=hvd.Average, name=_name("average", buffer))),
+            lambda buffer: self._together(
+                lambda: hvd.allreduce_(buffer, op=hvd.Average, name=_name("average", buffer))
+            ),
         )
 
     def total(self, values: Sequence[float]) -> list[float]:
         buffer = torch.tensor(values, dtype=torch.float64)
-        _or_failed(lambda: hvd.allreduce_(buffer, op=hvd.Sum, name=_name("total", buffer)))
+        self._together(lambda: hvd.allreduce_(buffer, op=hvd.Sum, name=_name("total", buffer)))
         return [float(value) for value in buffer]
 
     def exchange(
@@ -54,24 +58,40 @@ class Horovod:
         )
         # DistributedOptimizer is a new optimiser over the same groups: what was taken up from a checkpoint goes along
         distributed.state.update(optimiser.state)
-        return _Overlapped(module, distributed, scaler, timeline)
+        return _Overlapped(module, distributed, scaler, timeline, self._together)
 
     def close(self) -> None:
         hvd.shutdown()
 
+    def _together(self, act: Callable[[], Any]) -> None:
+        """Does what waits for the other ranks. Raises RankFailed when one of them is gone."""
+        self._meet()
+        try:
+            act()
+        except HorovodInternalError as error:
+            raise RankFailed(str(error)) from error
+
 
 class _Overlapped:
-    def __init__(self, module: nn.Module, optimiser: Any, scaler: Scaler | None, timeline: Timeline) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        optimiser: Any,
+        scaler: Scaler | None,
+        timeline: Timeline,
+        together: Callable[[Callable[[], Any]], None],
+    ) -> None:
         self.module = module
         self.optimiser = optimiser
         self._scaler = scaler
         self._timeline = timeline
+        self._together = together
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
         scaled.backward()  # type: ignore[no-untyped-call]
         own = self._timeline.mark()
-        _or_failed(self.optimiser.synchronize)
+        self._together(self.optimiser.synchronize)
         return own, self._timeline.mark()
 
     def update(self) -> None:
@@ -112,10 +132,3 @@ class _InPlaceFp16:
 def _name(purpose: str, buffer: Tensor) -> str:
     # Horovod caches its negotiation by name: equal names must mean equal shapes, or each use would negotiate anew
     return f"{purpose}.{buffer.dtype}.{buffer.numel()}"
-
-
-def _or_failed(act: Any) -> None:
-    try:
-        act()
-    except HorovodInternalError as error:
-        raise RankFailed(str(error)) from error

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import msgspec
@@ -187,13 +186,16 @@ class _Attempt:
         # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, place.collective.rank))
         place.timeline.anchor()
-        clock = EpochClock(self._reports, self._epoch)
+        whole = place.data.training_images + place.data.validation_images
+        clock = EpochClock(self._reports, self._epoch, ready.batch, whole)
 
         training = yield from self._training(ready, clock)
         # each rank normalised with its own images; from here on they are one network again
         began = self._now()
         place.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
         clock.exchanged(self._now() - began)
+        # validation changes nothing that a checkpoint holds: the file is written meanwhile
+        snapshot, file = self._checkpoint(ready, clock)
         validation = yield from self._validation(ready, clock)
         began = self._now()
         sums = place.collective.total([*training.read(), *validation.read()])
@@ -204,12 +206,14 @@ class _Attempt:
         if not is_finite:
             self._losses[-1] = math.inf
 
-        file = self._checkpoint(ready, clock, is_last=self._is_over()) if is_finite else None
         advanced = clock.finish(self._now(), round(training_images), round(validation_images))
         # said at once: the epoch's own word may wait for the disk, and the driver's interval ends when it hears of the work
         yield advanced
         if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
             return
+        self._snapshot = snapshot
+        if self._is_over() and place.writer is not None:
+            place.writer.finish(order.trial)
         done = EpochDone(
             advanced=advanced,
             accuracy=correct / validation_images,
@@ -235,7 +239,7 @@ class _Attempt:
                     yield clock.finish(self._now(), 0, 0)
                     raise _Interrupted
                 begin = timeline.mark()
-                with _eager_if(ready.prepared.compiled and batch.count != ready.batch), place.precision.computing():
+                with ready.launch.eager_if(batch.count != ready.batch), place.precision.computing():
                     logits = exchange.module(batch.images)
                     loss = F.cross_entropy(logits.float(), batch.labels, label_smoothing=place.conf.label_smoothing)
                 account.add(batch, loss)
@@ -299,11 +303,12 @@ class _Attempt:
             return max(conf.start_seconds, 10 * self._longest_step)
         return max(conf.hang_seconds, 10 * self._longest_step)
 
-    def _checkpoint(self, ready: Ready, clock: EpochClock, *, is_last: bool) -> Future[bool] | None:
+    def _checkpoint(self, ready: Ready, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
+        """Rank 0's copy of the epoch, and whether its file stands."""
         place, began = self._place, time.monotonic()
         if place.writer is None:
-            return None
-        self._snapshot = Snapshot(
+            return None, None
+        snapshot = Snapshot(
             trial=self._order.trial,
             epoch=self._epoch,
             fingerprint=ready.graph.fingerprint,
@@ -312,9 +317,9 @@ class _Attempt:
             scaler=ready.scaler.state_dict() if ready.scaler is not None else {},
         )
         place.timeline.anchor()  # the copies are made when this returns: the writer reads them from another stream
-        file = place.writer.submit(self._snapshot, is_last=is_last)
+        file = place.writer.submit(snapshot)
         clock.stood_still(time.monotonic() - began)
-        return file
+        return snapshot, file
 
     def _now(self) -> float:
         return time.monotonic() - self._taken
@@ -338,8 +343,3 @@ class _Account:
     def read(self) -> tuple[float, float, float]:
         """Images, summed loss, correct answers; waits for the device."""
         return float(self._images), self._loss.item(), float(self._correct.item())
-
-
-def _eager_if(eager: bool) -> AbstractContextManager[object]:
-    # a compiled network would be compiled again for the last, smaller batch
-    return torch.compiler.set_stance("force_eager") if eager else nullcontext()

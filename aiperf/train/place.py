@@ -7,10 +7,11 @@ from typing import Protocol
 
 import torch
 
+from aiperf.train.allocator import keep_freed_memory
 from aiperf.train.ceiling import memory_of_rank
 from aiperf.train.checkpoint import Writer
 from aiperf.train.collective import Collective
-from aiperf.train.compiling import Expectation
+from aiperf.train.compiling import GUESSES, Expectations, ways
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.opened import OpenData
 from aiperf.train.precision import Precision, choose
@@ -53,11 +54,12 @@ class Place:
     precision: Precision
     timeline: Timeline
     memory_bytes: int
-    """What this rank may use for training."""
+    """What each rank may use for training: the same on all."""
     writer: Writer | None
     """Of checkpoints: rank 0's; None elsewhere."""
     life: Life = field(default_factory=Unwatched)
-    compiling: Expectation = field(default_factory=Expectation)
+    expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
+    """Of ways to launch a step."""
 
     @staticmethod
     def make(
@@ -69,11 +71,14 @@ class Place:
         writer: Writer | None,
         life: Life | None = None,
     ) -> Place:
-        """Also sets torch's process-wide switches of precision.
+        """Also sets torch's process-wide switches of precision and, on a processor, keeps the process's freed memory.
 
-        Raises BadConfiguration for a precision that the device lacks."""
+        Raises BadConfiguration for a precision or a way of launching that the device lacks."""
+        ways(conf.compile, conf.cuda_graphs, on_cuda=device.type == "cuda")
         precision = choose(conf.precision, device)
         precision.switch_on()
+        if device.type == "cpu":
+            keep_freed_memory()
         return Place(
             conf=conf,
             data=data,
@@ -82,7 +87,7 @@ class Place:
             collective=collective,
             precision=precision,
             timeline=timeline_of(device),
-            memory_bytes=memory_of_rank(conf, device, collective.ranks),
+            memory_bytes=memory_of_rank(conf, device, collective),
             writer=writer,
             life=life or Unwatched(),
         )

@@ -7,7 +7,7 @@ of its morphs, or from a seed. Rank 0 reads and makes them; the others are given
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +16,17 @@ from torch import Tensor
 
 from aiperf.messages import Prepared, Train
 from aiperf.seeds import derive
-from aiperf.train.ceiling import DoesNotFit, check, rehearse
+from aiperf.train.ceiling import DoesNotFit, blank, check, rehearse
 from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collective import Exchange, Scaler
 from aiperf.train.initialise import initialise
+from aiperf.train.launch import Launch, choose
 from aiperf.train.module import Network, build
 from aiperf.train.noise import break_symmetry
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
 from aiperf.train.place import Place
 from aiperf.train.weights import carry_out
-from morphism import Graph, WeightPlan, apply, decode_morph
-
-_TIMED_STEPS = 3
+from morphism import Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
 
 
 class CheckpointMissing(Exception):
@@ -47,6 +46,7 @@ class Ready:
     network: Network
     """As built: what evaluation calls."""
     exchange: Exchange
+    launch: Launch
     scaler: Scaler | None
     batch: int
     """Per rank."""
@@ -60,13 +60,14 @@ def descend(
 
     Raises IllegalMorph or DamagedMorph where the lineage does not belong to this starting graph.
     """
-    parent = start
-    for morph in lineage:
-        parent, _ = apply(parent, decode_morph(morph))
-    graph, plans = parent, []
-    for morph in morphs:
-        graph, plan = apply(graph, decode_morph(morph))
+    at = Lineage(start, tuple(decode_morph(morph) for morph in lineage))
+    parent = graph = rebuild(at)
+    plans = []
+    for morph in map(decode_morph, morphs):
+        _, plan = apply(graph, morph)
         plans.append(plan)
+        at = at.then(morph)
+        graph = rebuild(at)  # which its children's orders find remembered
     return parent, graph, plans
 
 
@@ -81,12 +82,13 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
     place.life.beat(0, place.conf.start_seconds)
     place.data.prime_training(batch, **walk(place), epoch=epoch, seed=derive(order.seed, "order"))
     parent, graph, plans = descend(place.start, order.lineage, order.morphs)
+    check(graph, batch, place.precision, place.memory_bytes)
     network = build(graph).to(place.device)
     if place.conf.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     built = time.monotonic()
 
-    compiled = _rehearse(order, place, graph, network, epoch, batch)
+    launch = _rehearse(order, place, graph, network, epoch, batch)
     rehearsed = time.monotonic()
 
     optimiser = sgd(network, place.conf)
@@ -95,12 +97,12 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
         _take_up(order, place, graph, network, optimiser, scaler, epoch, snapshot)
     else:
         _inherit(order, place, parent, plans, network)
-    place.collective.broadcast([*network.state_dict().values()])
     exchange = place.collective.exchange(network, optimiser, scaler, place.timeline)
     return Ready(
         graph=graph,
         network=network,
         exchange=exchange,
+        launch=launch,
         scaler=scaler,
         batch=batch,
         prepared=Prepared(
@@ -108,7 +110,8 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
             attempt=order.attempt,
             precision=place.precision.name,
             ranks=place.collective.ranks,
-            compiled=compiled,
+            compiled=launch.way.compiled,
+            cuda_graphs=launch.way.cuda_graphs,
             build_seconds=built - began,
             weights_seconds=time.monotonic() - rehearsed,
             compile_seconds=rehearsed - built,
@@ -127,83 +130,47 @@ def walk(place: Place) -> dict[str, Any]:
     }
 
 
-def _rehearse(order: Train, place: Place, graph: Graph, network: Network, epoch: int, batch: int) -> bool:
-    """Finds out whether the batch fits, and compiles where it was chosen or pays; whether it is compiled.
+def _rehearse(order: Train, place: Place, graph: Graph, network: Network, epoch: int, batch: int) -> Launch:
+    """Finds out whether the batch fits, and how its steps are best launched.
 
     Before weights are given, so that running statistics need not be mended. On a CPU that does not compile, nothing runs.
     """
+    images = blank(graph, batch, place.device, place.precision, channels_last=place.conf.channels_last)
 
     def run() -> None:
-        rehearse(network, graph, batch, place.device, place.precision, channels_last=place.conf.channels_last)
+        rehearse(network, images, place.precision)
 
-    on_cuda = place.device.type == "cuda"
-    fits = True
-    try:
-        check(graph, batch, place.precision, place.memory_bytes)
-        if on_cuda:
+    if place.device.type == "cuda":
+        fits = True
+        try:
             run()
-    except (DoesNotFit, torch.cuda.OutOfMemoryError):
-        fits = False
-    if not place.all_agree(fits):
-        network.zero_grad(set_to_none=True)
-        raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
-    match place.conf.compile:
-        case "on":
-            network.compile(dynamic=False)
-            run()
-            return True
-        case "auto" if on_cuda:
-            steps = (order.last_epoch - epoch + 1) * -(-place.data.training_images // (batch * place.collective.ranks))
-            eager = _timed(place, run)
-            # rank 0 decides for all: their clocks differ
-            if place.collective.total([float(place.is_first and place.compiling.pays(eager, steps))])[0] == 0.0:
-                return False
-            began = time.monotonic()
-            network.compile(dynamic=False)
-            run()
-            place.timeline.anchor()
-            seconds = time.monotonic() - began
-            place.compiling = place.compiling.learn(seconds, eager, _timed(place, run))
-            if place.collective.total([float(place.is_first and place.compiling.gain > 1.0)])[0] == 0.0:
-                network._compiled_call_impl = None  # what nn.Module.compile sets, torch 2.13: eager again
-                return False
-            return True
-        case _:
-            return False
-
-
-def _timed(place: Place, run: Callable[[], None]) -> float:
-    """Seconds of one run, of three."""
-    begin = place.timeline.mark()
-    for _ in range(_TIMED_STEPS):
-        run()
-    end = place.timeline.mark()
-    return (place.timeline.second(end) - place.timeline.second(begin)) / _TIMED_STEPS
+        except torch.cuda.OutOfMemoryError:
+            fits = False
+        if not place.all_agree(fits):
+            network.zero_grad(set_to_none=True)
+            raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
+    steps = (order.last_epoch - epoch + 1) * -(-place.data.training_images // (batch * place.collective.ranks))
+    return choose(network, images, place, run, steps)
 
 
 def _inherit(order: Train, place: Place, parent: Graph, plans: Sequence[WeightPlan], network: Network) -> None:
-    """The parent's weights through the plans, or fresh ones through them; rank 0 only, the others are given them later."""
-    problem: str | None = None
-    if place.is_first:
-        try:
-            state: Mapping[str, Tensor]
-            if order.parent is None:
-                ancestor = build(parent)
-                initialise(ancestor, derive(order.seed, "weights"))
-                state = ancestor.state_dict()
-            else:
-                assert place.writer is not None
-                place.writer.settle()  # it may be the trial that this worker trained before
-                state = load(place.writer.folder, order.parent, parent.fingerprint).weights
-            for number, plan in enumerate(plans):
-                state = carry_out(plan, state, derive(order.seed, "plan", number))
-                state = break_symmetry(state, plan, derive(order.seed, "noise", number))
-            network.load_state_dict(state)
-        except (NoCheckpoint, DamagedCheckpoint) as error:
-            problem = str(error)
-    if not place.all_agree(problem is None):
-        assert order.parent is not None, problem
-        raise CheckpointMissing(order.parent, problem or "said by rank 0")
+    """The parent's weights through the plans, or fresh ones through them, on every rank."""
+
+    def read() -> None:
+        state: Mapping[str, Tensor]
+        if order.parent is None:
+            ancestor = build(parent)
+            initialise(ancestor, derive(order.seed, "weights"))
+            state = ancestor.state_dict()
+        else:
+            assert place.writer is not None
+            state = place.writer.final_weights(order.parent, parent.fingerprint)
+        for number, plan in enumerate(plans):
+            state = carry_out(plan, state, derive(order.seed, "plan", number))
+            state = break_symmetry(state, plan, derive(order.seed, "noise", number))
+        network.load_state_dict(state)
+
+    _from_first_rank(place, order.parent, read, lambda: network.state_dict().values())
 
 
 def _take_up(
@@ -216,27 +183,46 @@ def _take_up(
     epoch: int,
     snapshot: Snapshot | None,
 ) -> None:
-    """Weights, momentum and the loss scale after the epoch before."""
-    problem: str | None = None
+    """Weights, momentum and the loss scale after the epoch before, on every rank."""
+
+    def read() -> None:
+        taken = snapshot
+        if taken is None:
+            assert place.writer is not None
+            place.writer.settle()
+            taken = load(place.writer.folder, order.trial, graph.fingerprint, epoch - 1)
+        network.load_state_dict(taken.weights)
+        give_momentum(optimiser, network, taken.momentum)
+        if scaler is not None:
+            scaler.load_state_dict(dict(taken.scaler))
+
+    zeros = {name: torch.zeros_like(parameter) for name, parameter in network.named_parameters()}
+    give_momentum(optimiser, network, zeros)
+    _from_first_rank(
+        place,
+        order.trial,
+        read,
+        lambda: [*network.state_dict().values(), *momentum_of(optimiser, network).values()],
+    )
+    if scaler is not None:
+        own = scaler.state_dict()
+        told = place.collective.total([float(value) if place.is_first else 0.0 for value in own.values()])
+        scaler.load_state_dict({name: type(own[name])(value) for name, value in zip(own, told, strict=True)})
+
+
+def _from_first_rank(
+    place: Place, trial: int | None, read: Callable[[], None], tensors: Callable[[], Iterable[Tensor]]
+) -> None:
+    """Rank 0 reads, into `tensors`; the others are given what it has. Raises CheckpointMissing, of `trial`, on all alike."""
+    problem = ""
     if place.is_first:
         try:
-            if snapshot is None:
-                assert place.writer is not None
-                place.writer.settle()
-                snapshot = load(place.writer.folder, order.trial, graph.fingerprint, epoch - 1)
-            network.load_state_dict(snapshot.weights)
-            give_momentum(optimiser, network, snapshot.momentum)
-            if scaler is not None:
-                scaler.load_state_dict(dict(snapshot.scaler))
+            read()
         except (NoCheckpoint, DamagedCheckpoint) as error:
             problem = str(error)
-    if not place.all_agree(problem is None):
-        raise CheckpointMissing(order.trial, problem or "said by rank 0")
-    if place.collective.ranks > 1:
-        if not place.is_first:
-            zeros = {name: torch.zeros_like(parameter) for name, parameter in network.named_parameters()}
-            give_momentum(optimiser, network, zeros)
-        place.collective.broadcast([*momentum_of(optimiser, network).values()])
-        if scaler is not None:
-            scale = place.collective.total([scaler.get_scale() if place.is_first else 0.0])[0]
-            scaler.update(scale)
+    # told along with the values, since each word between the ranks costs milliseconds
+    is_missing = torch.full((), float(problem != ""), device=place.device)
+    place.collective.broadcast([is_missing, *tensors()])
+    if is_missing.item():
+        assert trial is not None, problem
+        raise CheckpointMissing(trial, problem or "said by rank 0")

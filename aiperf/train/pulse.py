@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 _PER_RANK = 8  # doubles: one cache line, so that ranks do not slow each other
-_DEADLINE, _STEP = 0, 1
+_DEADLINE, _STEP, _MEETINGS = 0, 1, 2
 _WANTED, _AGREED, _AGREED_STEP = 0, 1, 2
 
 MARGIN = 8
@@ -41,6 +41,14 @@ class Pulse:
         """The ranks whose time is over, the longest overdue first. A rank that never beat is not overdue."""
         deadlines = [(self._view[(1 + rank) * _PER_RANK + _DEADLINE], rank) for rank in range(self.ranks)]
         return tuple(rank for deadline, rank in sorted(deadlines) if 0 < deadline < now)
+
+    def meet(self, rank: int) -> None:
+        """The rank has come to where it exchanges something with the others."""
+        self._view[(1 + rank) * _PER_RANK + _MEETINGS] += 1
+
+    def meetings(self) -> tuple[int, ...]:
+        """How many exchanges each rank has come to: all come to the same ones, one after the other."""
+        return tuple(int(self._view[(1 + rank) * _PER_RANK + _MEETINGS]) for rank in range(self.ranks))
 
     def steps(self) -> tuple[int, ...]:
         """The step each rank has come to."""

@@ -13,6 +13,7 @@ import os
 import platform
 import queue
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
     import torch
 
     from aiperf.train.checkpoint import Writer
-    from aiperf.train.collective import Collective
+    from aiperf.train.collective import Collective, Meet
+    from aiperf.train.place import Place
+    from aiperf.train.shared_ceiling import Kind
 
+SWITCH_SECONDS = 0.0005
+"""How long the checkpoint's thread may keep the interpreter while the training wants it, each time that it has sent a word or
+waited for an exchange. Python's own 0.005 showed as idle time."""
 PEAK_SECONDS = 0.3
 """For measuring the matrix product that a processor's utilisation is held against."""
 _PR_SET_PDEATHSIG = 1
@@ -62,24 +68,30 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.checkpoint_files import CheckpointFolder
     from aiperf.train.data.opening import open_data
     from aiperf.train.place import Place
+    from aiperf.train.shared_ceiling import shared_ceiling
     from aiperf.train.warmup import warm_up
     from morphism import decode
 
     torch.set_num_threads(setup.threads)
+    sys.setswitchinterval(SWITCH_SECONDS)
     device = torch.device("cpu") if setup.accelerator is None else torch.device("cuda", setup.accelerator)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     start = decode(setup.start_graph)
     data = open_data(setup.dataset, ranks_on_host=setup.ranks)
-    collective = _join(setup, device)
     pulse = Pulse(setup.pulse, setup.ranks)
+    collective = _join(setup, device, lambda: pulse.meet(setup.rank))
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
     life = _Watched(pulse, setup.rank)
     place = Place.make(setup.conf, data, start, device, collective, writer, life)
     warm_up(place)
+
+    def measure() -> int:
+        return largest_batch(start, device, place.precision, setup.conf, place.memory_bytes)
+
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
-    largest = largest_batch(start, device, place.precision, setup.conf, place.memory_bytes) if is_first else 0
+    largest = shared_ceiling(setup.ceilings, _kind(setup, place), measure) if is_first else 0
     collective.total([0.0])
     # together, as they will train: what one core does alone is not what each of them does beside the others
     peak = _measured_peak(place.precision.name, setup.threads) if device.type == "cpu" else None
@@ -106,6 +118,18 @@ def _serve(setup: Setup, pipe: Connection) -> None:
                 pipe.send(word)
 
 
+def _kind(setup: Setup, place: Place) -> Kind:
+    import torch
+
+    from aiperf.train.shared_ceiling import Kind
+
+    if place.device.type == "cuda":
+        memory = f"{torch.cuda.get_device_properties(place.device).total_memory} bytes"
+    else:  # what is free differs a little at each look
+        memory = f"the host's, between {setup.ranks}"
+    return Kind(socket.gethostname(), _name_of(place.device), memory, place.start.fingerprint, place.precision.name)
+
+
 def _measured_peak(precision: str, threads: int) -> float:
     from aiperf.train.matmul_peak import CpuDataType, measured_matmul_flops
 
@@ -122,7 +146,7 @@ def _listen(pipe: Connection, orders: queue.SimpleQueue[Do], writer: Writer | No
     os._exit(0)
 
 
-def _join(setup: Setup, device: torch.device) -> Collective:
+def _join(setup: Setup, device: torch.device, meet: Meet) -> Collective:
     """Meets the other ranks."""
     from aiperf.train import collective
 
@@ -131,11 +155,11 @@ def _join(setup: Setup, device: torch.device) -> Collective:
         case "horovod":
             from aiperf.train.horovod_collective import Horovod
 
-            return Horovod(fp16_compression=fp16)
+            return Horovod(fp16_compression=fp16, meet=meet)
         case "torch":
             from aiperf.train.torch_collective import TorchCollective
 
-            return TorchCollective(setup.rank, setup.ranks, setup.meeting, device, fp16_compression=fp16)
+            return TorchCollective(setup.rank, setup.ranks, setup.meeting, device, fp16_compression=fp16, meet=meet)
         case _:
             return collective.Alone()
 

@@ -13,18 +13,21 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from aiperf.train.collective import RankFailed, Scaler, in_one_piece, step
+from aiperf.train.collective import Meet, RankFailed, Scaler, as_bytes, in_one_piece, step
 from aiperf.train.timeline import Mark, Timeline
 
 
 class TorchCollective:
     """See `collective.Collective`. One a process; the ranks meet in a file of this host, made for one start of the group."""
 
-    def __init__(self, rank: int, ranks: int, meeting: Path, device: torch.device, *, fp16_compression: bool) -> None:
+    def __init__(
+        self, rank: int, ranks: int, meeting: Path, device: torch.device, *, fp16_compression: bool, meet: Meet
+    ) -> None:
         self.rank = rank
         self.ranks = ranks
         self._device = device
         self._fp16 = fp16_compression
+        self._meet = meet
         exchange = "nccl" if device.type == "cuda" else "gloo"
         self.name = f"torch {torch.__version__.partition('+')[0]} ({exchange})"
         # the group's supervisor ends hung ranks much earlier, by their heartbeats
@@ -40,27 +43,32 @@ class TorchCollective:
         )
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        in_one_piece(tensors, lambda buffer: _or_failed(lambda: dist.broadcast(buffer, 0)))
+        in_one_piece(as_bytes(tensors), lambda buffer: self._together(lambda: dist.broadcast(buffer, 0)))
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         def mean(buffer: Tensor) -> None:
-            _or_failed(lambda: dist.all_reduce(buffer))
+            self._together(lambda: dist.all_reduce(buffer))
             buffer.div_(self.ranks)
 
         in_one_piece(tensors, mean)
 
     def total(self, values: Sequence[float]) -> list[float]:
         buffer = torch.tensor(values, dtype=torch.float64)
-        _or_failed(lambda: dist.all_reduce(buffer))
+        self._together(lambda: dist.all_reduce(buffer))
         return [float(value) for value in buffer]
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> _Bucketed:
-        return _Bucketed(module, optimiser, scaler, timeline, self._device, fp16=self._fp16)
+        return _Bucketed(module, optimiser, scaler, timeline, self._device, self._meet, fp16=self._fp16)
 
     def close(self) -> None:
         dist.destroy_process_group()
+
+    def _together(self, act: Callable[[], Any]) -> None:
+        """Does what waits for the other ranks."""
+        self._meet()
+        _or_failed(act)
 
 
 class _Bucketed:
@@ -71,6 +79,7 @@ class _Bucketed:
         scaler: Scaler | None,
         timeline: Timeline,
         device: torch.device,
+        meet: Meet,
         *,
         fp16: bool,
     ) -> None:
@@ -88,6 +97,8 @@ class _Bucketed:
         def marked(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
             # a bucket is ready when its last gradient is; the last bucket's mark is where the own backward pass was through
             self._own = timeline.mark()
+            if bucket.is_last():
+                meet()
             return hook(state, bucket)
 
         # DDP compares these annotations with its own types, and strings are none (torch 2.13)

@@ -21,6 +21,8 @@ class Setup:
     dataset: DataSetConf
     start_graph: str
     checkpoints: Path
+    ceilings: Path
+    """Where the groups of the run leave the largest batches they measured."""
     rank: int
     ranks: int
     accelerator: int | None
@@ -55,7 +57,7 @@ class Ready:
     family: str
     """The starting graph's fingerprint."""
     largest_batch: int
-    """Measured by rank 0, 0 from the others."""
+    """Measured by rank 0 or a group before it on this host; 0 from the other ranks."""
     precision: str
     """What trials compute in."""
     matmul_flops: float | None

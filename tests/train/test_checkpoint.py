@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiperf.train import checkpoint
-from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, Writer, load, save
+from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, Writer, copied, load, save
 from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.recent import Recent
 
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:
@@ -95,13 +98,80 @@ def test_earlier_epochs_are_kept_for_a_while_and_go_with_the_end_of_the_trial(tm
     folder = CheckpointFolder(tmp_path)
     writer = Writer(folder, keep_seconds=1000.0)
     for epoch in (1, 2):
-        assert writer.submit(snapshot(epoch=epoch), is_last=False).result()
+        assert writer.submit(snapshot(epoch=epoch)).result()
     assert folder.epochs(3) == (1, 2)
 
-    assert writer.submit(snapshot(epoch=3), is_last=True).result()
+    assert writer.submit(snapshot(epoch=3)).result()
+    writer.finish(3)
+    writer.settle()
 
     assert folder.epochs(3) == (3,)
     writer.close()
+
+
+def test_a_finished_trials_weights_are_at_hand_without_its_file_and_are_those_of_the_file(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    writer = Writer(folder, keep_seconds=1000.0)
+    writer.submit(snapshot(epoch=1, value=1.0))
+    writer.submit(snapshot(epoch=2, value=2.0))
+    writer.finish(3)
+    writer.settle()
+    read = load(folder, 3, "f00d").weights
+    folder.drop(3)
+
+    at_hand = writer.final_weights(3, "f00d")
+
+    assert at_hand.keys() == read.keys()
+    assert all(torch.equal(at_hand[name], read[name]) for name in read)
+    with pytest.raises(NoCheckpoint):  # another network's are never given
+        writer.final_weights(3, "beef")
+    writer.close()
+
+
+def test_an_unfinished_trials_weights_are_read_from_its_file_alone(tmp_path: Path) -> None:
+    """It may have gone on with another worker since."""
+    folder = CheckpointFolder(tmp_path)
+    writer = Writer(folder, keep_seconds=1000.0)
+    assert writer.submit(snapshot(epoch=1, value=1.0)).result()
+    save(snapshot(epoch=2, value=2.0), folder)
+
+    assert writer.final_weights(3, "f00d")["conv.weight"].max() == 2.0
+    writer.close()
+
+
+@given(st.lists(st.integers(0, 9), max_size=40))
+def test_of_recent_weights_the_longest_unused_go_when_the_room_is_full(uses: list[int]) -> None:
+    recent = Recent(limit=3 * 40)
+    order: list[int] = []
+    for trial in uses:
+        if recent.weights(trial, "f00d") is None:
+            assert trial not in order[-3:]
+            recent.keep(trial, "f00d", {"w": torch.zeros(10)})
+        order = [each for each in order if each != trial] + [trial]
+
+    assert [trial for trial in range(10) if recent.weights(trial, "f00d") is not None] == sorted(order[-3:])
+
+
+@given(st.lists(st.sampled_from([(), (3,), (4, 3, 2, 2), (1, 5, 1, 1)]), min_size=1, max_size=6), st.booleans())
+def test_copies_are_equal_in_values_and_layout_and_keep_to_themselves(
+    shapes: list[tuple[int, ...]], channels_last: bool
+) -> None:
+    originals: dict[str, torch.Tensor] = {}
+    for number, shape in enumerate(shapes):
+        tensor = torch.randn(shape) if number % 3 else torch.randint(0, 9, shape)
+        originals[str(number)] = (
+            tensor.contiguous(memory_format=torch.channels_last) if channels_last and len(shape) == 4 else tensor
+        )
+    kept = {name: tensor.clone() for name, tensor in originals.items()}
+
+    copies = copied(originals)
+    for tensor in originals.values():
+        tensor.zero_()
+
+    assert list(copies) == list(originals)
+    for name, tensor in copies.items():
+        assert torch.equal(tensor, kept[name])
+        assert (tensor.dtype, tensor.stride()) == (originals[name].dtype, originals[name].stride())
 
 
 def test_a_snapshot_overtaken_while_it_waits_is_not_written_and_says_so(
@@ -116,10 +186,10 @@ def test_a_snapshot_overtaken_while_it_waits_is_not_written_and_says_so(
 
     monkeypatch.setattr(checkpoint, "save", slow)  # a slow disk
     writer = Writer(CheckpointFolder(tmp_path), keep_seconds=1000.0)
-    first = writer.submit(snapshot(epoch=1), is_last=False)
+    first = writer.submit(snapshot(epoch=1))
     while writer._waiting is not None:
         pass
-    futures: list[Future[bool]] = [writer.submit(snapshot(epoch=epoch), is_last=False) for epoch in (2, 3)]
+    futures: list[Future[bool]] = [writer.submit(snapshot(epoch=epoch)) for epoch in (2, 3)]
     gate.set()
 
     assert [first.result(), *(future.result() for future in futures)] == [True, False, True]
@@ -131,5 +201,5 @@ def test_a_disk_that_refuses_is_told_to_whoever_waits(tmp_path: Path) -> None:
     writer = Writer(CheckpointFolder(tmp_path / "file" / "folder"), keep_seconds=0.0)
 
     with pytest.raises(OSError):
-        writer.submit(snapshot(), is_last=False).result()
+        writer.submit(snapshot()).result()
     writer.close()

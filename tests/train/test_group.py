@@ -6,6 +6,7 @@ The moments of the kills are random, from a seed that the test's name gives; `ma
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +30,25 @@ from tests.train.orders import IMAGES, advances, epochs, follow, graph, hear, on
 __all__ = ["one_thread"]
 
 HANG_SECONDS = 2.0
+ASLEEP = """
+import signal, time
+
+def sleep(number, frame):
+    time.sleep(3600)
+
+def wait_in_an_exchange(number, frame):
+    import torch
+    if "horovod.torch" in __import__("sys").modules:
+        import horovod.torch as hvd
+        hvd.allreduce(torch.zeros(1), name="nobody else takes part in this")
+    else:
+        import torch.distributed as dist
+        dist.recv(torch.zeros(1), 1 - dist.get_rank(), tag=1)
+
+signal.signal(signal.SIGUSR1, sleep)
+signal.signal(signal.SIGUSR2, wait_in_an_exchange)
+"""
+"""What makes a rank hang where it is just then, in Python or in native code, without being stopped (site's sitecustomize)."""
 LARGEST = 64
 """The batch per rank that just fits into the memory a rank may use."""
 COLLECTIVES = [
@@ -58,11 +78,18 @@ def new_group(collective: str, folder: Path, start: Graph, **changes: object) ->
 def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RankGroup, Path]]:
     """A group that all tests of a collective use, as all trials of a run do."""
     folder = tmp_path_factory.mktemp(request.param)
+    (folder / "sitecustomize.py").write_text(ASLEEP)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        yield from running_group(request.param, folder)
+
+
+def running_group(collective: str, folder: Path) -> Iterator[tuple[RankGroup, Path]]:
     limit = cost(plain_graph()).training_memory(LARGEST, 4)
-    group = new_group(request.param, folder, plain_graph(), memory_limit_bytes=limit)
+    group = new_group(collective, folder, plain_graph(), memory_limit_bytes=limit)
     ready = group.start()
     assert ready.ranks == 2
-    assert ready.collective.startswith(request.param)
+    assert ready.collective.startswith(collective)
     group.words(timeout=10.0)  # the ceiling
     yield group, folder
     pids = group.pids()
@@ -121,6 +148,7 @@ def test_trials_of_one_group_do_not_disturb_each_other(group: tuple[RankGroup, P
 def test_a_dropped_trial_leaves_no_file(group: tuple[RankGroup, Path]) -> None:
     follow(group[0], order(trial=15, batch_size=32))
     files = CheckpointFolder(group[1] / "checkpoints")
+    follow(group[0], order(trial=19, batch_size=32))  # the earlier epoch's file goes in the background
     assert files.epochs(15) == (2,)
 
     group[0].order(Drop(trial=15))
@@ -196,6 +224,24 @@ def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
     assert resumed[0].ranks == 2
 
 
+@pytest.mark.parametrize("how", [signal.SIGUSR1, pytest.param(signal.SIGUSR2, marks=pytest.mark.slow)])
+def test_a_rank_that_hangs_without_being_stopped_is_named_and_the_trial_goes_on(
+    group: tuple[RankGroup, Path], how: signal.Signals
+) -> None:
+    """Asleep within a step, or within an exchange that never comes about. (torch's own patience is an hour.)"""
+    ranks, folder = group
+    chance = random.Random(f"{how} {folder.name}")
+    trial, rank = 50 + how, chance.randrange(2)
+
+    heard = lose_a_rank(ranks, trial, rank, how, after=chance.uniform(0.0, 0.3))
+
+    crash = heard[-1]
+    assert isinstance(crash, Crashed)
+    assert crash.retry
+    assert f"rank {rank} of 2 on {socket.gethostname()} hangs: no sign of life" in crash.reason
+    assert isinstance(go_on(ranks, trial, heard)[-1], Done)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(8))
 def test_many_random_losses_are_survived(group: tuple[RankGroup, Path], number: int) -> None:
@@ -207,6 +253,29 @@ def test_many_random_losses_are_survived(group: tuple[RankGroup, Path], number: 
 
     assert isinstance(heard[-1], Crashed)
     assert isinstance(go_on(ranks, 100 + number, heard)[-1], Done)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(4))
+def test_a_rank_lost_while_a_trial_is_prepared_costs_an_attempt_and_the_next_has_its_parents_weights(
+    group: tuple[RankGroup, Path], number: int
+) -> None:
+    ranks, folder = group
+    chance = random.Random(f"{number} prepared {folder.name}")
+    parent, child = 200 + number, 300 + number
+    assert isinstance(follow(ranks, order(trial=parent, batch_size=16))[-1], Done)
+
+    ranks.order(order(trial=child, parent=parent, batch_size=16, last_epoch=10_000))
+    time.sleep(chance.uniform(0.0, 0.08))
+    os.kill(ranks.pids()[chance.randrange(2)], chance.choice([signal.SIGKILL, signal.SIGSTOP]))
+    heard = hear(ranks)
+
+    assert isinstance(heard[-1], Crashed) and heard[-1].retry
+    again = follow(ranks, order(trial=child, attempt=2, parent=parent, batch_size=16, last_epoch=1))
+    assert isinstance(again[-1], Done)  # by a group that has the parent's weights from its file alone
+    inherited = epochs(again)[0].training_loss
+    fresh = epochs(follow(ranks, order(trial=child + 100, batch_size=16, last_epoch=1)))[0].training_loss
+    assert inherited < fresh
 
 
 def test_where_a_rank_cannot_be_had_any_more_the_group_goes_on_with_fewer(tmp_path: Path) -> None:

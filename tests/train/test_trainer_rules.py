@@ -1,7 +1,8 @@
-"""The trainer's rules that need no network: configuration, learning rate, reports, batches, what is worth compiling."""
+"""The trainer's rules that need no network: configuration, learning rate, reports, batches, signs of life."""
 
 import math
 import time
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
+from aiperf.train.blame import hung
 from aiperf.train.ceiling import LEAST, largest_batch, smaller
 from aiperf.train.clock import EpochClock, Reports, Span
 from aiperf.train.collective import choose, dense_view
-from aiperf.train.compiling import Expectation
 from aiperf.train.conf import TrainerConf, ranks_of_worker
 from aiperf.train.optimiser import learning_rate
 from aiperf.train.precision import Precision
@@ -32,6 +33,7 @@ CPU = torch.device("cpu")
         ("collective", "mpi"),
         ("precision", "fp8"),
         ("compile", "yes"),
+        ("cuda_graphs", "always"),
         ("ranks", 0),
         ("hang_seconds", 0.0),
         ("momentum", 1.0),
@@ -130,7 +132,7 @@ spans = st.lists(
 def test_what_the_clock_reports_never_falls_and_ends_with_the_exact_sums(
     steps: list[tuple[float, float, int, float]], every: float, edges: list[float]
 ) -> None:
-    clock = EpochClock(Reports(1, 1, every, tuple(edges)), epoch=1)
+    clock = EpochClock(Reports(1, 1, every, tuple(edges)), epoch=1, batch_size=8, images=sum(step[2] for step in steps))
     clock.begin_pass(1.0)
     now, words = 1.0, []
     for wait, seconds, images, share in steps:
@@ -151,7 +153,7 @@ def test_what_the_clock_reports_never_falls_and_ends_with_the_exact_sums(
 
 
 def test_the_first_step_to_end_after_an_edge_reports_at_once() -> None:
-    clock = EpochClock(Reports(1, 1, 100.0, (2.5,)), epoch=1)
+    clock = EpochClock(Reports(1, 1, 100.0, (2.5,)), epoch=1, batch_size=10, images=50)
     clock.begin_pass(0.0)
 
     said = [clock.step(Span(float(n), n + 1.0, 10, True)) for n in range(5)]
@@ -161,12 +163,19 @@ def test_the_first_step_to_end_after_an_edge_reports_at_once() -> None:
     assert said[2].training_images == 30
 
 
-def test_compiling_is_tried_only_where_the_work_ahead_repays_it() -> None:
-    expected = Expectation(seconds=60.0, gain=1.25)
+@given(st.floats(0.5, 30.0), st.integers(1, 200))
+def test_no_epoch_leaves_a_stub_of_an_interval_and_none_is_much_longer_than_it_should_be(
+    every: float, steps: int
+) -> None:
+    clock = EpochClock(Reports(1, 1, every, ()), epoch=1, batch_size=10, images=10 * steps)
+    clock.begin_pass(0.0)
 
-    assert not expected.pays(step_seconds=0.1, steps_ahead=2999)
-    assert expected.pays(step_seconds=0.1, steps_ahead=3001)
-    assert not expected.learn(seconds=60.0, eager_step=0.1, compiled_step=0.12).pays(0.1, 10**9)
+    said = [n + 1.0 for n in range(steps) if clock.step(Span(float(n), n + 1.0, 10, True)) is not None]
+
+    ends = [0.0, *said, float(steps)]
+    lengths = [later - earlier for earlier, later in pairwise(ends)]
+    assert all(length >= every / 2 for length in lengths[-1:] if len(said))
+    assert all(length <= 1.5 * every + 2.0 for length in lengths)
 
 
 @given(st.sampled_from([(3, 4, 5, 6), (8, 1, 3, 3), (1, 7, 1, 1), (2, 3, 1, 5)]))
@@ -195,6 +204,42 @@ def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -
     pulse.beat(1, 5, math.inf)
     assert pulse.overdue(1e12) == (0,)
     pulse.close()
+
+
+@dataclass
+class Running:
+    """A rank's process that is not stopped."""
+
+    rank: int
+
+    def stopped_for(self, now: float) -> float:
+        return 0.0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(7, 9), st.integers(3, 4)), min_size=2, max_size=4))
+def test_a_silent_rank_is_blamed_only_where_no_other_has_come_to_fewer_exchanges(
+    ranks: list[tuple[bool, int, int]],
+) -> None:
+    """Of each rank: whether its time is over, how many exchanges it has come to, its step."""
+    with TemporaryDirectory() as folder:
+        pulse = Pulse(Path(folder) / "pulse", len(ranks), create=True)
+        for rank, (is_overdue, meetings, step) in enumerate(ranks):
+            pulse.beat(rank, step, -1.0 if is_overdue else 1000.0)
+            for _ in range(meetings):
+                pulse.meet(rank)
+        processes = [Running(rank) for rank in range(len(ranks))]
+        now = time.monotonic()
+        found = hung(processes, pulse, 60.0, 300.0, now)  # type: ignore[arg-type]
+        late = hung(processes, pulse, 60.0, 300.0, now + 310.0)  # type: ignore[arg-type]
+        pulse.close()
+
+    fewest = min(meetings for _, meetings, _ in ranks)
+    suspects = [rank for rank, (is_overdue, meetings, _) in enumerate(ranks) if is_overdue and meetings == fewest]
+    assert (found is None) == (not suspects)
+    assert late is not None or not any(is_overdue for is_overdue, _, _ in ranks), "nobody is waited for for ever"
+    if found is not None:
+        assert found[0] in suspects
+        assert f"at step {ranks[found[0]][2]}" in found[1]
 
 
 @given(st.integers(0, 1000), st.integers(0, 20), st.integers(0, 1))

@@ -1,7 +1,8 @@
 """Sets that stand in memory as pixels: each batch is a few tensor operations, done where and when it is needed.
 
 No thread takes part: on a processor that trains, one would only take time from the training; on an accelerator the
-operations are enqueued in microseconds.
+operations are enqueued in microseconds. A small set that nothing augments is normalised once and laid out anew for each pass,
+so that a batch is a slice.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from aiperf.train.data.pixels import Normaliser, shifted
 
 # Share of an accelerator's memory that a set may take; larger sets stay on the host and are copied batch by batch.
 _SHARE_OF_ACCELERATOR = 1 / 32
+
+
+# Bytes, normalised, up to which a pass is laid out in its order: a millisecond's copying. A batch made between two steps finds
+# the caches full of the network: 0.28 ms for 128 digits on one core, of a step of 48 ms (2-core AMD EPYC).
+_SMALL = 4 * 2**20
 
 
 class Pixels(Protocol):
@@ -75,17 +81,23 @@ class InMemory:
         self._labels = torch.from_numpy(labels)
         self._normalise = normalise
         self._padding = padding
+        self._normalised: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
+        self._primed: _InlineBatches | None = None
 
     @property
     def images(self) -> int:
         return len(self._labels)
 
     def walk(self, walk: Pass) -> Batches:
+        primed, self._primed = self._primed, None
+        if primed is not None and primed.walk == walk:
+            return primed
         return _InlineBatches(self, walk)
 
     def prime(self, walk: Pass) -> None:
-        """Nothing needs preparing but the order, which is kept."""
-        walk.order(self.images)
+        """Makes the pass's order and its first batch, and keeps them."""
+        self._primed = _InlineBatches(self, walk)
+        self._primed.make_first()
 
     def close(self) -> None:
         """Holds nothing but memory."""
@@ -101,15 +113,38 @@ class InMemory:
         images = self._normalise(pixels, walk.dtype, walk.channels_last)
         return Batch(images, labels, len(mine), step.images)
 
+    def laid_out(self, walk: Pass, order: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """All images, normalised, and labels in the order of a pass; None for a set that is augmented or not small."""
+        if walk.augment and self._padding:
+            return None
+        device, dtype = walk.device, walk.dtype
+        if (device, dtype) not in self._normalised:
+            if self.images * self._normalise.values * dtype.itemsize > _SMALL:
+                return None
+            pixels = self._pixels.gather(torch.arange(self.images), device)
+            self._normalised[device, dtype] = self._normalise(pixels, dtype, channels_last=True)
+        rows, labels = self._normalised[device, dtype].permute(0, 2, 3, 1), self._labels
+        if walk.is_training:  # else the order is that of the set
+            numbers = torch.from_numpy(order.copy())  # it is shared, and read-only
+            rows, labels = rows.index_select(0, numbers.to(device, non_blocking=True)), labels[numbers]
+        layout = torch.channels_last if walk.channels_last else torch.contiguous_format
+        return rows.permute(0, 3, 1, 2).contiguous(memory_format=layout), labels.to(device, non_blocking=True)
+
 
 class _InlineBatches:
     def __init__(self, split: InMemory, walk: Pass) -> None:
+        self.walk = walk
         self._split = split
-        self._walk = walk
         self._order = walk.order(split.images)
         self._steps = walk.steps(split.images)
+        self._laid_out = split.laid_out(walk, self._order)
+        self._first: Batch | None = None
         self._next = 0
         self.waited_seconds = 0.0
+
+    def make_first(self) -> None:
+        """Ahead of the step that needs it."""
+        self._first = self._batch(self._steps[0])
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -121,10 +156,18 @@ class _InlineBatches:
         if self._next == len(self._steps):
             raise StopIteration
         began = time.perf_counter()
-        batch = self._split.batch(self._walk, self._order, self._steps[self._next])
+        batch, self._first = self._first or self._batch(self._steps[self._next]), None
         self._next += 1
         self.waited_seconds += time.perf_counter() - began
         return batch
 
+    def _batch(self, step: Step) -> Batch:
+        if self._laid_out is None:
+            return self._split.batch(self.walk, self._order, step)
+        mine = step.share(self.walk.rank, self.walk.ranks)
+        images, labels = self._laid_out
+        return Batch(images[mine], labels[mine], mine.stop - mine.start, step.images)
+
     def close(self) -> None:
         self._next = len(self._steps)
+        self._first = None

@@ -58,6 +58,8 @@ class Normaliser:
 
     def __init__(self, image: int, mean: Sequence[float], std: Sequence[float]) -> None:
         self._shape = (image, image, len(mean))
+        self.values = image * image * len(mean)
+        """Of one image."""
         # Laid out as an image is, so that a batch is one long product: 8 times faster than broadcasting over channels.
         self._scale = torch.tensor([1 / (255 * s) for s in std], dtype=torch.float32).repeat(image * image)
         self._shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], dtype=torch.float32).repeat(

@@ -1,0 +1,67 @@
+"""One measurement for all groups of a host that are alike; one each for those that are not."""
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aiperf.train.conf import TrainerConf
+from aiperf.train.group import RankGroup
+from aiperf.train.shared_ceiling import Kind, shared_ceiling
+from morphism import cost, encode
+from tests.train.orders import IMAGES, plain_graph
+
+KIND = Kind("host-a", "NVIDIA H200", "150 GB", "f00d", "bf16")
+
+
+def test_groups_that_start_together_measure_once_and_all_have_what_was_found(tmp_path: Path) -> None:
+    measured: list[int] = []
+    found: list[int] = []
+
+    def measure() -> int:
+        measured.append(1)
+        time.sleep(0.05)  # the others come meanwhile
+        return 448
+
+    threads = [threading.Thread(target=lambda: found.append(shared_ceiling(tmp_path, KIND, measure))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (found, measured) == ([448] * 8, [1])
+
+
+@pytest.mark.parametrize("part", ["host", "device", "memory", "family", "precision"])
+def test_another_host_accelerator_or_family_has_a_ceiling_of_its_own(tmp_path: Path, part: str) -> None:
+    shared_ceiling(tmp_path, KIND, lambda: 448)
+
+    assert shared_ceiling(tmp_path, replace(KIND, **{part: "another"}), lambda: 64) == 64
+    assert shared_ceiling(tmp_path, KIND, lambda: 1) == 448
+
+
+def test_who_fails_to_measure_leaves_it_to_the_next(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        shared_ceiling(tmp_path, KIND, lambda: 1 // 0)
+
+    assert shared_ceiling(tmp_path, KIND, lambda: 448) == 448
+
+
+@pytest.mark.slow
+def test_a_second_group_of_a_host_takes_what_the_first_one_found(tmp_path: Path) -> None:
+    limit = cost(plain_graph()).training_memory(64, 4)
+    conf = TrainerConf(collective="none", threads=1, precision="fp32", memory_limit_bytes=limit, ceiling_share=1.0)
+
+    def ceiling() -> int:
+        group = RankGroup(conf, IMAGES, encode(plain_graph()), tmp_path, accelerators=0, cores=1)
+        try:
+            return group.start().largest_batch
+        finally:
+            group.close()
+
+    assert ceiling() == 64
+    (file,) = (tmp_path / "ceilings").glob("*.json")
+    file.write_text(file.read_text().replace('"batch_size": 64', '"batch_size": 40'))  # as if it had been another's
+    assert ceiling() == 40

@@ -2,7 +2,7 @@
 
 The sampler is seeded by the proposal's seed and number and is given what the history shows: the 200 newest finished trials,
 the 200 newest in flight as running ones, and the 50 newest points that were over the budget or out of memory as pruned ones.
-Nothing is kept between proposals. This is the only file that imports optuna.
+What is kept between proposals saves work and decides nothing. This is the only file that imports optuna.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 import optuna
@@ -160,42 +161,64 @@ class _Told(InMemoryStorage):
 
 
 def _told(history: History, batches: IntDistribution, kernels: IntDistribution | None) -> list[FrozenTrial]:
-    """The history in Optuna's words. Numbers are negative, below those of the points still to be asked for."""
-    points: list[tuple[TrialState, int, int | None, float | None]] = [
-        (TrialState.PRUNED, point.batch_size, point.kernel_size, None) for point in history.pruned_newest()
+    """The history in Optuna's words: pruned points, then finished trials, then those in flight, the newest of each last."""
+    ranges = (batches.low, batches.high, None if kernels is None else kernels.low)
+    told = [
+        _trial(_PRUNED + number, TrialState.PRUNED, point.batch_size, point.kernel_size, None, *ranges)
+        for number, point in enumerate(history.pruned_newest())
     ]
-    for number in history.finished_newest():
-        batch_size = history.batch_sizes.get(number, history.trials[number].batch_size)
-        kernel_size = history.trials[number].kernel_size
-        points.append((TrialState.COMPLETE, batch_size, kernel_size, history.accuracies[number]))
-    for number in history.in_flight_newest():
-        batch_size = history.batch_sizes.get(number, history.trials[number].batch_size)
-        points.append((TrialState.RUNNING, batch_size, history.trials[number].kernel_size, None))
-    told = []
-    for number, (state, batch_size, kernel_size, value) in enumerate(points, start=-len(points)):
-        params: dict[str, int] = {}
-        distributions: dict[str, BaseDistribution] = {}
-        # the default and a batch halved for want of memory may lie beside the grid: the grid's point below stands for it
-        batch_size -= (batch_size - batches.low) % BATCH_STEP
-        if batches.low <= batch_size <= batches.high:
-            params["batch_size"], distributions["batch_size"] = batch_size, batches
-        if kernels is not None and kernel_size is not None and kernels.low <= kernel_size <= kernels.high:
-            params["kernel_size"], distributions["kernel_size"] = kernel_size, kernels
-        # what can no longer be chosen is left out: it says nothing of what can
-        if params:
-            told.append(
-                FrozenTrial(
-                    number=number,
-                    trial_id=number,
-                    state=state,
-                    value=value,
-                    datetime_start=_LONG_AGO,
-                    datetime_complete=None if state is TrialState.RUNNING else _LONG_AGO,
-                    params=params,
-                    distributions=distributions,
-                    user_attrs={},
-                    system_attrs={},
-                    intermediate_values={},
-                )
-            )
-    return told
+    for state, first, numbers in (
+        (TrialState.COMPLETE, _FINISHED, history.finished_newest()),
+        (TrialState.RUNNING, _IN_FLIGHT, history.in_flight_newest()),
+    ):
+        for number in numbers:
+            trial = history.trials[number]
+            batch_size = history.batch_sizes.get(number, trial.batch_size)
+            value = history.accuracies.get(number)
+            told.append(_trial(first + number, state, batch_size, trial.kernel_size, value, *ranges))
+    # what can no longer be chosen is left out: it says nothing of what can
+    return [trial for trial in told if trial is not None]
+
+
+# Optuna wants numbers in the order of the trials; these are below those of the points still to be asked for. It looks for a joint
+# space of both sizes from number -1 on, so not among these, whose kernels mostly have other ranges: each size is drawn for itself.
+_PRUNED, _FINISHED, _IN_FLIGHT = -3 * 10**9, -2 * 10**9, -(10**9)
+
+
+@lru_cache(maxsize=4096)
+def _trial(
+    number: int,
+    state: TrialState,
+    batch_size: int,
+    kernel_size: int | None,
+    value: float | None,
+    lowest_batch: int,
+    highest_batch: int,
+    smallest_kernel: int | None,
+) -> FrozenTrial | None:
+    """One trial in Optuna's words; None where nothing of it can be chosen. Remembered: each is told many times."""
+    params: dict[str, int] = {}
+    distributions: dict[str, BaseDistribution] = {}
+    # the default and a batch halved for want of memory may lie beside the grid: the grid's point below stands for it
+    batch_size -= (batch_size - lowest_batch) % BATCH_STEP
+    if lowest_batch <= batch_size <= highest_batch:
+        params["batch_size"] = batch_size
+        distributions["batch_size"] = IntDistribution(lowest_batch, highest_batch, step=BATCH_STEP)
+    if smallest_kernel is not None and kernel_size is not None and smallest_kernel <= kernel_size <= LARGEST:
+        params["kernel_size"] = kernel_size
+        distributions["kernel_size"] = IntDistribution(smallest_kernel, LARGEST, step=STEP)
+    if not params:
+        return None
+    return FrozenTrial(
+        number=number,
+        trial_id=number,
+        state=state,
+        value=value,
+        datetime_start=_LONG_AGO,
+        datetime_complete=None if state is TrialState.RUNNING else _LONG_AGO,
+        params=params,
+        distributions=distributions,
+        user_attrs={},
+        system_attrs={},
+        intermediate_values={},
+    )

@@ -14,7 +14,7 @@ import msgspec
 import ray
 from ray.actor import ActorHandle
 
-from aiperf.drive.mailbox import put
+from aiperf.drive.mailbox import Sender
 from aiperf.messages import Drop, Propose, Train, WorkerUp
 from aiperf.propose import Proposer, make
 from aiperf.system import telemetry
@@ -49,7 +49,7 @@ class WorkerHost:
         from aiperf.train.group import RankGroup
 
         self._plan = plan
-        self._mailbox = mailbox
+        self._sender = Sender(mailbox)
         self._recorder = Recorder(
             telemetry.path(plan.folder, plan.worker),
             host=socket.gethostname(),
@@ -75,8 +75,7 @@ class WorkerHost:
         machine = msgspec.to_builtins(describe())
         if ready.matmul_flops is not None:
             machine["measured_matmul_flops"] = {ready.precision: ready.matmul_flops}
-        put(
-            self._mailbox,
+        self._sender.put(
             [
                 WorkerUp(
                     worker=self._plan.worker,
@@ -92,7 +91,7 @@ class WorkerHost:
         while not self._ended.is_set():
             words = self._group.words(0.5)
             if words:
-                put(self._mailbox, words)
+                self._sender.put(words)
         self._group.close()
         self._recorder.stop()
 
@@ -113,9 +112,9 @@ class Generator:
         os.nice(niceness)
         self._proposer = proposer
         self._history = History(space)
-        self._mailbox = mailbox
+        self._sender = Sender(mailbox)
 
     def propose(self, news: Sequence[News], order: Propose) -> None:
         """Takes the news in, then answers through the mailbox."""
         self._history.tell(news)
-        put(self._mailbox, [make(self._proposer, self._history, order)])
+        self._sender.put([make(self._proposer, self._history, order)])

@@ -40,9 +40,22 @@ class Mailbox:
         return words
 
 
-def put(mailbox: ActorHandle[Any], words: list[Word]) -> None:
-    """Leaves words for the driver; returns at once."""
-    mailbox.put.remote([_encode(word) for word in words])
+class Sender:
+    """Leaves one worker's words for the driver, in their order.
+
+    Ray begins the calls of an asynchronous actor in no order, so one is made only when the one before it has been taken. What
+    comes to be said meanwhile can go with the next.
+    """
+
+    def __init__(self, mailbox: ActorHandle[Any]) -> None:
+        self._mailbox = mailbox
+        self._under_way: ray.ObjectRef[None] | None = None
+
+    def put(self, words: list[Word]) -> None:
+        """Leaves words; waits only while earlier ones are still on their way. Raises RayError when the mailbox is gone."""
+        if self._under_way is not None:
+            ray.get(self._under_way)
+        self._under_way = self._mailbox.put.remote([_encode(word) for word in words])
 
 
 def opened(words: list[bytes]) -> list[Word]:

@@ -180,8 +180,9 @@ def _told(history: History, batches: IntDistribution, kernels: IntDistribution |
     return [trial for trial in told if trial is not None]
 
 
-# Optuna wants numbers in the order of the trials; these are below those of the points still to be asked for. It looks for a joint
-# space of both sizes from number -1 on, so not among these, whose kernels mostly have other ranges: each size is drawn for itself.
+# Optuna wants numbers in the order of the trials; these are below those of the points still to be asked for. It looks for a
+# joint space of both sizes from number -1 on, so not among these, whose kernels mostly have other ranges: each size is drawn
+# for itself.
 _PRUNED, _FINISHED, _IN_FLIGHT = -3 * 10**9, -2 * 10**9, -(10**9)
 
 

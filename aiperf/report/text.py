@@ -28,7 +28,7 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     yield (
         f"  window {units.duration(score.window_seconds)} · cumulative "
         f"{units.flops_per_second(score.cumulative_flops_per_second)} · {units.count(score.trials_finished)} trials finished, "
-        f"highest round {score.rounds} · busy {words.share(score.busy_share)} · MFU {words.share(report.utilisation.mfu)}"
+        f"highest round {score.rounds} · busy {words.busy(report)} · MFU {words.share(report.utilisation.mfu)}"
     )
     if score.wasted_flops:
         yield f"  wasted {units.operations(score.wasted_flops)}: done again after a loss, and in no score"

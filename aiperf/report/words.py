@@ -46,6 +46,12 @@ def share(value: float | None) -> str:
     return units.NOT_MEASURED if value is None else units.share(value)
 
 
+def busy(report: Report) -> str:
+    """`98.3 %, of it communication 15.5 %`: what ranks wait for each other is busy time, but does not train."""
+    text, communication = share(report.score.busy_share), report.utilisation.communication_share
+    return f"{text}, of it communication {share(communication)}" if communication else text
+
+
 def seconds(value: float | None) -> str:
     """A duration, or that it was not measured."""
     return units.NOT_MEASURED if value is None else units.duration(value)

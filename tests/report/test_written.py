@@ -193,6 +193,7 @@ def test_closing_lines_say_score_doubts_standing_and_where_the_report_is() -> No
     lines = closing_lines(report, Path("runs/x/report.html"))
 
     assert lines[0].startswith("simulated score ")
+    assert re.search(r"· busy \d+\.\d %, of it communication \d+\.\d % ·", lines[1])
     assert any("doubt: simulated" in line for line in lines)
     assert any("Simulated: virtual clock" in line for line in lines)
     assert lines[-1].endswith("runs/x/report.html")

@@ -58,10 +58,18 @@ def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unp
 
 
 def check(history: History, request: ProposalRequested, word: Proposed, at: float) -> TrialProposed | TrialRejected:
-    """Rebuilds a proposal from its lineage and counts its operations; what is not legal, or over the budget, is rejected."""
+    """Rebuilds a proposal from its lineage and counts its operations.
+
+    What is not legal, over the budget, or would inherit weights that are gone, is rejected.
+    """
     if word.parent is not None and word.parent not in history.trials:
         return TrialRejected(
             at=at, number=word.number, reason=f"its parent, trial {word.parent}, is not in the journal"
+        )
+    if word.parent is not None and history.were_weights_dropped(word.parent):
+        # it was among the best when the proposal was made, and is not any more
+        return TrialRejected(
+            at=at, number=word.number, reason=f"the weights of its parent, trial {word.parent}, are gone"
         )
     try:
         graph = history.grown(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))

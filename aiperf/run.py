@@ -261,6 +261,7 @@ def _proposed(run: Run, event: TrialProposed) -> None:
     run.rejected_in_a_row = 0
     if event.parent is not None:
         run.children_due[event.parent] = run.children_due.get(event.parent, 0) + 1
+        run.droppable.pop(event.parent, None)
 
 
 def _is_served(run: Run, worker: Worker) -> bool:

@@ -291,6 +291,10 @@ class History:
         """
         return tuple([number for _, _, number in self._inheritable[:PARENTS]])
 
+    def were_weights_dropped(self, number: int) -> bool:
+        """Whether a trial's weights are known to be gone."""
+        return number in self._dropped
+
     def inheritable(self) -> int:
         """How many finished trials' weights can be inherited."""
         return len(self._inheritable)

@@ -10,7 +10,7 @@ from aiperf.events import ProposalRequested, TrialProposed, TrialRejected
 from aiperf.messages import Propose, Proposed
 from aiperf.propose import Proposer, check, make
 from morphism import JSON, Budget, Graph, apply, cost, decode_morph, start
-from searchers import Finished, History, RandomConf, Space
+from searchers import Finished, History, RandomConf, Space, WeightsDropped
 from searchers import Proposed as Told
 
 SMALL = start("digits_small", image=8)
@@ -59,6 +59,17 @@ def test_a_proposal_is_written_down_with_what_its_lineage_gives() -> None:
         counted.forward_validation_flops,
         counted.parameters,
     )
+
+
+def test_a_proposal_that_would_inherit_weights_which_are_gone_is_rejected() -> None:
+    told = history()
+    word = proposed({"kind": "deepen", "after": "stem.relu"})
+    assert isinstance(check(told, REQUEST, word, at=2.0), TrialProposed)
+
+    told.tell([WeightsDropped(0)])
+
+    event = check(told, REQUEST, word, at=2.0)
+    assert isinstance(event, TrialRejected) and event.reason == "the weights of its parent, trial 0, are gone"
 
 
 WRONG: list[tuple[Proposed, str]] = [

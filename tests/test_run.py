@@ -253,6 +253,28 @@ def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() 
     assert 0 in dropped and len(dropped) == 35 - 32
 
 
+def test_weights_that_fell_out_of_the_best_are_kept_when_a_proposal_names_them_before_they_are_dropped() -> None:
+    events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01))
+    for number in range(1, 34):
+        events += [
+            requested(number),
+            proposed(number, 4),
+            begun(number, 4),
+            evaluated(number, 5, 0.5),
+            finished(number, 5, 0.5),
+        ]
+    events += [requested(34, round=35)]
+    run = replay(events)
+    assert any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+
+    evolve(run, proposed(34, 6.0, parent=0))
+    assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+
+    evolve(run, begun(34, 6))
+    evolve(run, finished(34, 7, 0.02))
+    assert any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 8.0))
+
+
 @pytest.mark.parametrize(("now", "reason"), [(99.9, None), (100.0, "duration"), (200.0, "duration")])
 def test_the_run_ends_with_its_declared_time(now: float, reason: str | None) -> None:
     assert [c.reason for c in decide(replay(one_trial()), now) if isinstance(c, End)] == ([reason] if reason else [])

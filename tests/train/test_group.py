@@ -164,7 +164,8 @@ def test_an_interrupted_trial_ends_and_the_ranks_live_on(group: tuple[RankGroup,
     ranks.interrupt(16)
 
     heard = hear(ranks)
-    assert advances(heard)[-1].training_images > 0
+    # not the last alone: that may be of an epoch that has only begun
+    assert any(word.training_images > 0 for word in advances(heard))
     assert heard[-1] == Crashed(trial=16, attempt=1, reason="interrupted", retry=True)
     assert isinstance(follow(ranks, order(trial=17, batch_size=32))[-1], Done)
     assert ranks.pids() == pids

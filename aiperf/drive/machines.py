@@ -41,6 +41,8 @@ def ray_here() -> Iterator[None]:
         log_to_driver=False,
         logging_level=logging.ERROR,
         num_cpus=len(os.sched_getaffinity(0)),
+        # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)
+        _system_config={"worker_niceness": 0},
     )
     try:
         yield

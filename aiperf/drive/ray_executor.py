@@ -30,7 +30,7 @@ LOOK_SECONDS = 1.0
 """How often dead workers and new nodes are looked for."""
 STARTS = 3
 """A place where so many workers in a row never came up gets no more."""
-GENERATOR_NICENESS = 19
+GENERATOR_NICENESS = 10
 """Where ranks and generator share cores training goes first: the next proposal is asked for just when a trial is prepared."""
 
 

@@ -143,7 +143,9 @@ class Writer:
         self._changed = threading.Condition()
         self._waiting: tuple[Snapshot, Future[bool]] | None = None
         self._finished: int | None = None
-        """The trial whose last snapshot has been submitted, until its earlier ones are removed."""
+        """The trial whose last snapshot has been submitted, until its weights are kept at hand."""
+        self._over: set[int] = set()
+        """Finished trials whose earlier checkpoints are still there."""
         self._last: Snapshot | None = None
         """What was written last."""
         self._is_writing = False
@@ -162,8 +164,10 @@ class Writer:
         return future
 
     def finish(self, trial: int) -> None:
-        """The trial is over: once what was submitted stands, its earlier checkpoints are removed, and its weights are kept at
-        hand for its children. Returns at once."""
+        """The trial is over: once what was submitted stands, its weights are kept at hand for its children. Returns at once.
+
+        Its earlier checkpoints are removed when another trial's first one stands. Until then the driver may be gone, and one
+        that takes over may want the last epoch it heard of."""
         with self._changed:
             self._finished = trial
             self._changed.notify_all()
@@ -206,7 +210,7 @@ class Writer:
             if waiting is not None:
                 self._write(*waiting)
             elif finished is not None:
-                self._clear_up(finished)
+                self._keep(finished)
 
     def _write(self, snapshot: Snapshot, future: Future[bool]) -> None:
         try:
@@ -214,21 +218,28 @@ class Writer:
             save(written, self.folder)
             self._last = written
             self.folder.prune(snapshot.trial, self._keep_seconds)
+            self._clear_up(snapshot.trial)
         except BaseException as error:  # noqa: BLE001  # handed on to whoever waits for the file
             self._last = None
             future.set_exception(error)
         else:
             future.set_result(True)
 
-    def _clear_up(self, trial: int) -> None:
+    def _keep(self, trial: int) -> None:
         last, self._last = self._last, None
         if last is None or last.trial != trial:
             return  # its last file was not written: the earlier ones are all there is
         self._recent.keep(trial, last.fingerprint, last.weights)
-        try:
-            self.folder.prune(trial, 0.0)
-        except OSError as error:
-            print(f"earlier checkpoints of trial {trial} stay: {error}", file=sys.stderr, flush=True)
+        self._over.add(trial)
+
+    def _clear_up(self, present: int) -> None:
+        """Removes the earlier checkpoints of trials that were finished before the present one began."""
+        for trial in self._over - {present}:
+            self._over.discard(trial)
+            try:
+                self.folder.prune(trial, 0.0)
+            except OSError as error:
+                print(f"earlier checkpoints of trial {trial} stay: {error}", file=sys.stderr, flush=True)
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

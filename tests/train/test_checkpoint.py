@@ -94,7 +94,9 @@ def test_dropping_removes_one_trials_files_and_no_others(tmp_path: Path) -> None
     assert (folder.epochs(1), folder.epochs(11)) == ((), (1, 2))
 
 
-def test_earlier_epochs_are_kept_until_another_trial_shows_that_the_end_of_this_one_was_heard_of(tmp_path: Path) -> None:
+def test_earlier_epochs_are_kept_until_another_trial_shows_that_the_end_of_this_one_was_heard_of(
+    tmp_path: Path,
+) -> None:
     """A driver that was killed may have heard of the first epoch alone, though the ranks went on to the last."""
     folder = CheckpointFolder(tmp_path)
     writer = Writer(folder, keep_seconds=1000.0)

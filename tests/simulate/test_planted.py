@@ -316,8 +316,10 @@ def _only_this_defect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     "planted_in", {id(each): each for _, each, _ in PLANTS}.values(), ids=lambda each: f"seed{each.seed}"
 )
-def test_without_a_defect_the_same_runs_keep_every_law(planted_in: Case) -> None:
-    play(planted_in)
+def test_without_a_defect_the_same_runs_keep_every_law_to_their_end(planted_in: Case) -> None:
+    journal = play(planted_in).journal
+
+    assert b'"event":"RunEnded"' in journal.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("plant", "planted_in", "law"), PLANTS, ids=[plant.__name__ for plant, _, _ in PLANTS])

@@ -27,6 +27,10 @@ class CannotResume(AiperfError):
     """A run that is over, or that another configuration is asked of."""
 
 
+class OtherRules(AiperfError):
+    """Proposals that were made by another version of the rules than this one's."""
+
+
 class BadConfiguration(AiperfError):
     """A configuration that contradicts itself."""
 

@@ -49,6 +49,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """System description of the driver's host."""
     simulated: bool = False
     """Under a virtual clock with invented learning curves: never ranked."""
+    proposal_rules: int = 1
+    """Version of the rules by which proposals follow from the history (docs/searchers.md). Not recorded: 1."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True):
@@ -174,13 +176,10 @@ class TrialPrepared(Event, frozen=True, kw_only=True):
     """Whether all kernels of a pass were launched by one call. Journals from before this was recorded: no."""
 
 
-class Progress(Event, frozen=True, kw_only=True):
-    """Work done in an interval of one attempt's epoch. Intervals of an attempt tile its time without overlap."""
+class Interval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """Work done between two words of an attempt, in one epoch. Intervals of an attempt tile its time without overlap."""
 
     worker: int
-    trial: int
-    attempt: int
-    epoch: int
     start: float
     end: float
     training_images: int
@@ -198,6 +197,34 @@ class Progress(Event, frozen=True, kw_only=True):
     """Training stood still for a checkpoint."""
 
 
+class Progress(Event, frozen=True, kw_only=True):
+    """An interval of work after which its epoch goes on; what its fields mean stands at Interval."""
+
+    # Written out, since a Struct has one base with fields, and these stand in another order in journals that are there.
+    worker: int
+    trial: int
+    attempt: int
+    epoch: int
+    start: float
+    end: float
+    training_images: int
+    validation_images: int
+    busy_seconds: float
+    communication_seconds: float
+    validation_seconds: float
+    input_seconds: float
+    checkpoint_seconds: float
+
+    @property
+    def interval(self) -> Progress:
+        """Itself: the intervals of both events that have one go by this name."""
+        return self
+
+
+Work = Progress | Interval
+"""An interval of work, as those take it who need not know where it stands."""
+
+
 class EpochFinished(Event, frozen=True, kw_only=True):
     """One pass over the training set, then over the validation set."""
 
@@ -212,6 +239,9 @@ class EpochFinished(Event, frozen=True, kw_only=True):
     learning_rate: float
     checkpoint: bool
     """Whether the attempt can be taken up after this epoch."""
+    interval: Interval | None = None
+    """The epoch's work since its last Progress line. None where that line was its last work: in journals from before
+    this was recorded, in which the last work had a Progress line of its own."""
 
 
 class BatchReduced(Event, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from aiperf.train.data.describe import describe as describe_data
 from aiperf.train.data.description import DataSet
 from morphism import STARTS, Budget, Graph, Input, Map, Vector, decode, encode, load, start
 from searchers.history import Space
+from searchers.propose import RULES
 
 USUAL_START = {"digits": "digits_small", "cifar10": "resnet20", "images": "resnet20", "synthetic": "resnet20"}
 """The starting graph of each data set; all others begin from the paper's resnet50_v1."""
@@ -133,6 +134,7 @@ def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
         warmup_seconds=plan.conf.schedule.warmup_seconds,
         versions=versions(),
         machine=msgspec.to_builtins(plan.machine.driver),
+        proposal_rules=RULES,
     )
 
 

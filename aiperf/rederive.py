@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from aiperf.errors import OtherRules
 from aiperf.events import AnyEvent, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.messages import Propose, Proposed, Unproposed
 from aiperf.news import news
@@ -12,6 +13,7 @@ from aiperf.plan import space_of
 from aiperf.propose import Proposer, make
 from aiperf.run import begin, evolve
 from searchers.history import History
+from searchers.propose import RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,31 @@ class Rederived:
         )
 
 
+def check_rules(first: RunStarted) -> None:
+    """Raises OtherRules unless a run's proposals follow from its history by the rules that this code has."""
+    if first.proposal_rules != RULES:
+        raise OtherRules(
+            f"a run's proposals all follow from its history by one version of the rules; those of '{first.run}' by version "
+            f"{first.proposal_rules}, this aiperf has version {RULES}. Install the aiperf of that run "
+            f"({_named(first.versions)})"
+        )
+
+
+def _named(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {versions[name]}" for name in ("aiperf-cluster", "optuna") if name in versions)
+
+
 def rederive(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[Rederived]:
     """Each proposal of a journal, made again with the history as it stood at the line it was requested in.
 
     Floating point differs in the last bits between processors and library versions: where those differ from the journal's, an
-    unequal proposal says "not re-derivable here" rather than "wrong".
+    unequal proposal says "not re-derivable here" rather than "wrong". Raises OtherRules where the journal's proposals
+    follow from its history by another version of the rules.
     """
     lines = iter(events)
     first = next(lines)
     assert isinstance(first, RunStarted), "the journal's reader has checked it"
+    check_rules(first)
     run, history = begin(first), History(space_of(first))
     made: dict[int, Proposed | Unproposed] = {}
     for event in lines:

@@ -31,10 +31,11 @@ from searchers.history import (
     UnknownTrial,
     WeightsDropped,
 )
-from searchers.propose import Tuner, propose
+from searchers.propose import RULES, Tuner, propose
 
 __all__ = [
     "PARENTS",
+    "RULES",
     "CeilingKnown",
     "EvolutionConf",
     "Failed",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from morphism import Graph, Morph
 from searchers.history import History, Point, Proposal, Request, Searcher
+
+RULES: Final = 2
+"""Which proposal follows from which history, as a version: raised when an equal history gives another proposal.
+
+docs/searchers.md lists them. A journal names those of its run, and is neither resumed nor made again by others.
+"""
 
 
 class Tuned(Protocol):

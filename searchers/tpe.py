@@ -2,21 +2,23 @@
 
 The sampler is seeded by the proposal's seed and number and is given what the history shows: the 200 newest finished trials,
 the 200 newest in flight as running ones, and the 50 newest points that were over the budget or out of memory as pruned ones.
-What is kept between proposals saves work and decides nothing. This is the only file that imports optuna.
+Both sizes come from one draw of their joint density. What is kept between proposals saves work and decides nothing. This is
+the only file that imports optuna.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import optuna
 from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import TPESampler
 from optuna.storages import InMemoryStorage
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from morphism import Budget, Graph, Kernel, Lineage, Morph, cost, rebuild
@@ -26,9 +28,6 @@ from searchers.kernel_size import LARGEST, STEP, enlarging, smallest
 
 BATCH_STEP: Final = 8
 """Batch sizes are tuned in steps of 8, as the matrix units of accelerators like them."""
-
-_INSISTED: Final = 2
-"""Points that could not be had until TPE is asked among the kernel sizes within the budget alone."""
 
 _STUDY: Final = "aiperf"
 _LONG_AGO: Final = datetime(2000, 1, 1)
@@ -61,44 +60,43 @@ class Tpe:
         """Batch size, and kernel size from the parent's on, for a graph that grew from `parent`."""
         batches = batch_range(history)
         from_size = smallest(parent)
-        kernels = None if from_size is None else IntDistribution(from_size, LARGEST, step=STEP)
-        study = self._study(history, request, batches, kernels)
+        space: dict[str, BaseDistribution] = {"batch_size": batches}
+        if from_size is not None:
+            space["kernel_size"] = IntDistribution(from_size, LARGEST, step=STEP)
+        study = self._study(_told(history, batches, from_size), request, space)
         pruned: list[Point] = []
-        batch_size = batches.high
-        largest = LARGEST
+        batch_size, largest = batches.high, LARGEST
         for _ in range(self.tries):
             trial = study.ask()
             batch_size = trial.suggest_int("batch_size", batches.low, batches.high, step=BATCH_STEP)
-            if kernels is None:
+            if from_size is None:
                 return Tuned((), batch_size, None, ())
-            kernel_size = trial.suggest_int("kernel_size", kernels.low, largest, step=STEP)
+            kernel_size = trial.suggest_int("kernel_size", from_size, largest, step=STEP)
             enlargement = enlarging(graph, kernel_size)
             reason = _offence(history, graph, enlargement)
             if reason is None:
                 return Tuned(enlargement, batch_size, kernel_size, tuple(pruned))
             pruned.append(Point(batch_size, kernel_size, reason))
             study.tell(trial, state=TrialState.PRUNED)
-            if len(pruned) >= _INSISTED:
-                # larger kernels cost more, so that those within the budget are the smaller ones
-                while largest >= kernels.low and not _fits(history, graph, enlarging(graph, largest)):
-                    largest -= STEP
-                if largest < kernels.low:
-                    break
+            # larger kernels cost more, so that those within the budget are the smaller ones: asked again among these alone
+            while largest >= from_size and not _fits(history, graph, enlarging(graph, largest)):
+                largest -= STEP
+            if largest < from_size:
+                break
+            space["kernel_size"] = IntDistribution(from_size, largest, step=STEP)
         return Tuned((), batch_size, None, tuple(pruned))
 
-    def _study(
-        self, history: History, request: Request, batches: IntDistribution, kernels: IntDistribution | None
-    ) -> optuna.Study:
+    def _study(self, told: list[FrozenTrial], request: Request, space: Mapping[str, BaseDistribution]) -> Study:
         # "a new study was created" once a proposal is no news
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        sampler = TPESampler(
+        sampler = _Joint(
+            space,
             n_startup_trials=self.startup_trials,
             n_ei_candidates=self.candidates,
             constant_liar=True,  # points in flight count as bad ones, so that workers try different ones
             seed=derived("tpe", request.seed, request.number),
         )
-        storage = _Told(_told(history, batches, kernels))
-        return optuna.create_study(storage=storage, sampler=sampler, study_name=_STUDY, direction="maximize")
+        return optuna.create_study(storage=_Told(told), sampler=sampler, study_name=_STUDY, direction="maximize")
 
 
 def batch_range(history: History) -> IntDistribution:
@@ -143,6 +141,21 @@ def over_budget(budget: Budget, graph: Graph) -> str:
     return f"over the budget: {'; '.join(passed)}"
 
 
+class _Joint(TPESampler):
+    """Draws all sizes of a space at once, from their joint density.
+
+    Optuna would infer the space from the trials, and finds none where their ranges differ: each size would be drawn for
+    itself, at twice the cost and blind to what one means for the other.
+    """
+
+    def __init__(self, space: Mapping[str, BaseDistribution], **options: Any) -> None:
+        super().__init__(**options)
+        self._space = space
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return {name: sizes for name, sizes in self._space.items() if not sizes.single()}
+
+
 class _Told(InMemoryStorage):
     """A study in memory that begins with trials told from outside.
 
@@ -160,9 +173,9 @@ class _Told(InMemoryStorage):
         return told + super().get_all_trials(study_id, deepcopy, states)
 
 
-def _told(history: History, batches: IntDistribution, kernels: IntDistribution | None) -> list[FrozenTrial]:
+def _told(history: History, batches: IntDistribution, from_size: int | None) -> list[FrozenTrial]:
     """The history in Optuna's words: pruned points, then finished trials, then those in flight, the newest of each last."""
-    ranges = (batches.low, batches.high, None if kernels is None else kernels.low)
+    ranges = (batches.low, batches.high, from_size)
     told = [
         _trial(_PRUNED + number, TrialState.PRUNED, point.batch_size, point.kernel_size, None, *ranges)
         for number, point in enumerate(history.pruned_newest())
@@ -180,9 +193,7 @@ def _told(history: History, batches: IntDistribution, kernels: IntDistribution |
     return [trial for trial in told if trial is not None]
 
 
-# Optuna wants numbers in the order of the trials; these are below those of the points still to be asked for. It looks for a
-# joint space of both sizes from number -1 on, so not among these, whose kernels mostly have other ranges: each size is drawn
-# for itself.
+# Optuna wants numbers in the order of the trials; these are below those of the points still to be asked for.
 _PRUNED, _FINISHED, _IN_FLIGHT = -3 * 10**9, -2 * 10**9, -(10**9)
 
 
@@ -195,21 +206,24 @@ def _trial(
     value: float | None,
     lowest_batch: int,
     highest_batch: int,
-    smallest_kernel: int | None,
+    from_size: int | None,
 ) -> FrozenTrial | None:
-    """One trial in Optuna's words; None where nothing of it can be chosen. Remembered: each is told many times."""
-    params: dict[str, int] = {}
-    distributions: dict[str, BaseDistribution] = {}
+    """One trial in Optuna's words; None where it cannot be chosen. Remembered: each is told many times."""
     # the default and a batch halved for want of memory may lie beside the grid: the grid's point below stands for it
     batch_size -= (batch_size - lowest_batch) % BATCH_STEP
-    if lowest_batch <= batch_size <= highest_batch:
-        params["batch_size"] = batch_size
-        distributions["batch_size"] = IntDistribution(lowest_batch, highest_batch, step=BATCH_STEP)
-    if smallest_kernel is not None and kernel_size is not None and smallest_kernel <= kernel_size <= LARGEST:
-        params["kernel_size"] = kernel_size
-        distributions["kernel_size"] = IntDistribution(smallest_kernel, LARGEST, step=STEP)
-    if not params:
+    if not lowest_batch <= batch_size <= highest_batch:
         return None
+    params = {"batch_size": batch_size}
+    distributions: dict[str, BaseDistribution] = {
+        "batch_size": IntDistribution(lowest_batch, highest_batch, step=BATCH_STEP)
+    }
+    if from_size is not None:
+        # an untuned trial kept its kernels as they were, and that is what the smallest size does
+        kernel_size = from_size if kernel_size is None else kernel_size
+        if not from_size <= kernel_size <= LARGEST:
+            return None
+        params["kernel_size"] = kernel_size
+        distributions["kernel_size"] = IntDistribution(from_size, LARGEST, step=STEP)
     return FrozenTrial(
         number=number,
         trial_id=number,

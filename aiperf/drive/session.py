@@ -23,6 +23,7 @@ from aiperf.events import AnyEvent, RunResumed, RunStarted
 from aiperf.journal import NAME, Journal, Reading, read
 from aiperf.news import news
 from aiperf.plan import Plan, first_event, new_folder, run_folder, space_of
+from aiperf.rederive import check_rules
 from aiperf.run import Run, begin, evolve
 from aiperf.system.describe import describe, versions
 from searchers.history import History, News
@@ -83,6 +84,7 @@ def resumable(conf: RunConf) -> Resumable:
 
     Raises:
         CannotResume: its declared time is over, or it is simulated.
+        OtherRules: its proposals were made by other rules than this code's.
         JournalDamaged, NoSuchRun: see aiperf.journal.
     """
     assert conf.resume is not None
@@ -96,6 +98,7 @@ def resumable(conf: RunConf) -> Resumable:
         raise CannotResume(
             f"a simulated run is begun anew, not resumed: equal seed, equal journal; '{folder}' is simulated"
         )
+    check_rules(first)
     standing = Standing.at(first)
     for event in lines:
         standing.take(event)

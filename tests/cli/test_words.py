@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aiperf.__main__ import VERBS
@@ -158,6 +159,21 @@ def test_a_simulated_run_cannot_be_resumed_on_machines(aiperf: User, tmp_path: P
 
     assert answer.status == 2
     assert "a simulated run is begun anew, not resumed" in answer.err
+
+
+def test_a_run_whose_proposals_were_made_by_other_rules_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
+    conf = configure(["executor=inline"])
+    first = first_event(make_plan(conf, this_machine(conf)), "old", 1_000_000.0)
+    earlier = msgspec.structs.replace(first, proposal_rules=first.proposal_rules - 1)
+    journal = write_run(tmp_path / "runs" / "old", [earlier]) / "journal.jsonl"
+    before = journal.read_bytes()
+
+    answer = aiperf("resume=old")
+
+    assert answer.status == 2
+    assert f"those of 'old' by version {earlier.proposal_rules}" in answer.err
+    assert f"Install the aiperf of that run (aiperf-cluster {first.versions['aiperf-cluster']}" in answer.err
+    assert journal.read_bytes() == before
 
 
 def test_a_run_whose_time_is_over_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:

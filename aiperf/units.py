@@ -61,12 +61,13 @@ def interval(low: float, high: float, unit: str) -> str:
 
 
 def share(value: float, decimals: int = 1) -> str:
-    """A part of one as per cent: `95.1 %`. A part that is not zero never reads as `0.0 %`."""
-    percent = 100 * value
+    """A part of one as per cent: `95.1 %`, `−0.3 %`. A part that is not zero never reads as `0.0 %`."""
+    percent = abs(100 * value)
     least = 10.0**-decimals
+    sign = "−" if value < 0 else ""
     if 0 < percent < least / 2:
-        return f"< {least:.{decimals}f} %"
-    return f"{percent:.{decimals}f} %"
+        return f"{'>' if value < 0 else '<'} {sign}{least:.{decimals}f} %"
+    return f"{sign}{percent:.{decimals}f} %"
 
 
 def error(value: float) -> str:

@@ -106,7 +106,7 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
     keep(started)
     for run.events, event in enumerate(rest, start=2):
         keep(event)
-        # Nearly all lines of a long run are Progress, and all that is to be known of it the books keep.
+        # Most lines of most runs are Progress, and all that is to be known of it the books keep.
         if type(event) is not Progress:
             _take(run, event)
     return run

@@ -129,9 +129,11 @@ def _header(report: Report) -> str:
 
 def _standing(report: Report) -> str:
     kind = "simulated" if report.run.is_simulated else "outside" if report.breaches else "clear"
-    title, _, rest = words.standing(report).partition(":")
-    listed = "".join(f"<li>{escape(breach.rule)}; found: {escape(breach.found)}</li>" for breach in report.breaches)
-    return _note(kind, title, f"<p>{escape(rest.strip()).capitalize()}</p>" if rest else "", listed)
+    title, _, rest = words.standing(report).partition(": ")
+    heading, rules = words.broken_rules(report)
+    text = f"<p>{escape(rest[:1].upper() + rest[1:])}</p>" if rest else ""
+    text += f"<h3>{escape(heading)}</h3>" if heading else ""
+    return _note(kind, title, text, "".join(f"<li>{escape(rule)}</li>" for rule in rules))
 
 
 def _doubts(report: Report) -> str:

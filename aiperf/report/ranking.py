@@ -1,13 +1,14 @@
 """What keeps a run out of the ranking: rules as data, every breach listed at once.
 
 Source: docs/benchmark.md, "A run that may be ranked" (the paper's Table IV, and decisions of this project). A run that
-breaks a rule still gets its figures; they are headed by these.
+breaks a rule still gets its figures; they are headed by these. A simulated run is never ranked; it is told besides which
+rules its configuration would break on a real machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from aiperf.units import duration, error, share
 
@@ -49,10 +50,10 @@ class Candidate:
     largest_mfu: float | None
 
 
-def _simulated(run: Candidate) -> Breach | None:
-    if not run.is_simulated:
-        return None
-    return Breach("a real machine", "a simulated run: virtual clock, invented learning curves", "run it on the machine")
+SIMULATED = Breach(
+    "a real machine", "a simulated run: virtual clock, invented learning curves", "run it on the machine"
+)
+"""What no simulated run can mend."""
 
 
 def _dataset(run: Candidate) -> Breach | None:
@@ -123,29 +124,24 @@ def _peak(run: Candidate) -> Breach | None:
     )
 
 
-RULES: tuple[Callable[[Candidate], Breach | None], ...] = (
-    _simulated,
-    _dataset,
-    _start,
-    _searcher,
-    _tuning,
-    _warmup,
-    _window,
-    _length,
-    _precision,
-    _error,
-    _peak,
-)
+Rule = Callable[[Candidate], Breach | None]
+
+OF_THE_CONFIGURATION: tuple[Rule, ...] = (_dataset, _start, _searcher, _tuning, _warmup, _window)
+OF_THE_RESULT: tuple[Rule, ...] = (_length, _precision, _error, _peak)
 """In the order in which breaches are shown. That the journal is intact was checked when it was read."""
 
 
 def breaches(run: Candidate) -> tuple[Breach, ...]:
-    """Every rule that the run breaks; empty: nothing in this journal keeps it out."""
+    """Every rule that the run breaks; empty: nothing in this journal keeps it out.
 
-    def found() -> Iterator[Breach]:
-        for rule in RULES:
-            breach = rule(run)
-            if breach is not None:
-                yield breach
+    Of a simulated run: SIMULATED, then what a real run of its configuration and declared length would break as well. No rule
+    looks at its precision, error and speed, which are invented.
+    """
+    if run.is_simulated:
+        declared = replace(run, end=run.duration_seconds)
+        return (SIMULATED, *_broken(OF_THE_CONFIGURATION, declared))
+    return _broken(OF_THE_CONFIGURATION + OF_THE_RESULT, run)
 
-    return tuple(found())
+
+def _broken(rules: tuple[Rule, ...], run: Candidate) -> tuple[Breach, ...]:
+    return tuple(breach for rule in rules if (breach := rule(run)) is not None)

@@ -93,13 +93,6 @@ def _peak(report: Report) -> str:
     return f"of {units.flops_per_second(used.peak_flops)}: {used.peak_source}"
 
 
-def ranking(report: Report) -> Table:
-    """What keeps the run out of the ranking."""
-    columns = (Column("rule"), Column("found"), Column("what would mend it"))
-    rows = tuple(_row(breach.rule, breach.found, breach.remedy) for breach in report.breaches)
-    return Table("ranking", "Rules of a ranked run that this one does not meet", columns, rows)
-
-
 def time_lost(report: Report) -> Table:
     """Where the accelerators' time went."""
     book = report.ledger

@@ -37,7 +37,10 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     if len(report.doubts) > MOST_DOUBTS:
         yield f"  and {len(report.doubts) - MOST_DOUBTS} more, in the report"
     yield f"  {words.standing(report)}"
-    for breach in report.breaches:
-        yield f"    {breach.rule}; found: {breach.found}"
+    heading, rules = words.broken_rules(report)
+    if heading:
+        yield f"  {heading}"
+    for rule in rules:
+        yield f"    {rule}"
     if page is not None:
         yield f"  report: {page}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiperf import units
 from aiperf.report.facts import Report, RunFacts
+from aiperf.report.ranking import SIMULATED
 
 
 def score_title(run: RunFacts) -> str:
@@ -58,7 +59,9 @@ def seconds(value: float | None) -> str:
 
 
 def when(run: RunFacts) -> str:
-    """The moment of the run's beginning, in UTC."""
+    """The moment of the run's beginning, in UTC; a simulated run has none."""
+    if run.is_simulated:
+        return "virtual clock"
     return datetime.fromtimestamp(run.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
 
 
@@ -80,10 +83,25 @@ def standing(report: Report) -> str:
     if report.run.is_simulated:
         return "Simulated: virtual clock, invented learning curves. No work was done, and no such run is ever ranked."
     if report.breaches:
-        count = len(report.breaches)
-        rules = "1 rule of a ranked run is" if count == 1 else f"{count} rules of a ranked run are"
-        return f"Outside the ranking: {rules} not met."
+        return f"Outside the ranking: {_not_met(len(report.breaches))}."
     return "No rule of a ranked run is broken, as far as this journal tells."
+
+
+def broken_rules(report: Report) -> tuple[str, list[str]]:
+    """The rules that keep the run out of the ranking, each with its remedy, and what heads them below `standing`.
+
+    A simulated run is out by what it is; its list, if there is one, is that of a real run of its configuration, and has a
+    heading that says so. Elsewhere `standing` is heading enough.
+    """
+    broken = [breach for breach in report.breaches if breach != SIMULATED]
+    listed = [f"{breach.rule}; found: {breach.found}; to mend it: {breach.remedy}" for breach in broken]
+    if not report.run.is_simulated or not broken:
+        return "", listed
+    return f"A real run of this configuration could not be ranked either: {_not_met(len(broken))}.", listed
+
+
+def _not_met(count: int) -> str:
+    return f"{count} rule{' of a ranked run is' if count == 1 else 's of a ranked run are'} not met"
 
 
 def morph(encoded: Mapping[str, Any]) -> str:

@@ -38,8 +38,10 @@ def main(words: list[str]) -> int:
     assert isinstance(conf.cluster, SimulatedConf)
     folder = Path(conf.runs) / (conf.name or "rehearsal")
     folder.mkdir(parents=True, exist_ok=True)
+    print(announced(conf), flush=True)
     reference = alone(conf)
     print(told_of(reference))
+    print(HEAD)
     sweep: list[Rehearsed] = []
     for workers in sizes(conf.cluster.workers):
         sweep.append(rehearse(conf, workers, reference))
@@ -63,30 +65,72 @@ def configured(words: Sequence[str]) -> RunConf:
     return configure([*defaults, *words])
 
 
+def announced(conf: RunConf) -> str:
+    """What is about to be simulated, for a person: no figure below was measured on a machine, but for the driver's costs."""
+    assert isinstance(conf.cluster, SimulatedConf)
+    schedule = conf.schedule
+    return (
+        f"simulated clusters: {duration(schedule.duration_seconds)} of a virtual clock each, "
+        f"{duration(schedule.warmup_seconds)} of them warm-up; searcher {conf.searcher.name}, tuning {conf.hpo.name}, "
+        f"faults: {', '.join(conf.cluster.faults) or 'none'}. No work is done, and no such score is ever ranked."
+    )
+
+
 def told_of(reference: Alone) -> str:
     """What perfect is, for a person."""
     return (
         f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "
-        f"± {share(reference.standard_error, 2)}, busy {share(reference.busy_share, 2)}"
+        f"± {share(reference.standard_error, 2)} (mean of several seeds, and its standard error), "
+        f"busy {share(reference.busy_share, 2)}. Perfect is that, for every worker of the cluster at its own speed."
     )
+
+
+COLUMNS = {
+    "workers": 7,
+    "score": 11,
+    "efficiency": 10,
+    "of busy time": 12,
+    "trials": 7,
+    "events": 10,
+    "driver": 12,
+    "per event": 9,
+    "proposals/s": 11,
+    "journal": 8,
+    "memory": 8,
+}
+"""And how wide they are."""
+HEAD = "  ".join(f"{name:>{width}}" for name, width in COLUMNS.items())
+"""Over the lines."""
 
 
 def line(each: Rehearsed) -> str:
-    """One size of cluster, for a person."""
-    return (
-        f"{count(each.workers):>6} workers  {flops_per_second(each.score_flops_per_second):>12}  "
-        f"efficiency {share(each.efficiency, 2):>8}, of busy time {share(each.busy_efficiency, 2):>8}  "
-        f"{count(each.trials):>7} trials  {count(each.events):>10} events  "
-        f"driver {each.driver_seconds_per_event * 1e6:.0f} µs/event, {duration(each.driver_seconds)} "
-        f"of {duration(each.seconds)}  "
-        f"{each.proposals_per_second:.0f} proposals/s  journal {size(each.journal_bytes)}  memory {size(each.memory_bytes)}"
+    """One size of cluster, for a person; the driver's costs are processor time."""
+    cells = (
+        count(each.workers),
+        flops_per_second(each.score_flops_per_second),
+        share(each.efficiency, 2),
+        share(each.busy_efficiency, 2),
+        count(each.trials),
+        count(each.events),
+        duration(each.driver_seconds),
+        f"{each.driver_seconds_per_event * 1e6:.0f} µs",
+        f"{each.proposals_per_second:.0f}",
+        size(each.journal_bytes),
+        size(each.memory_bytes),
     )
+    return "  ".join(f"{cell:>{width}}" for width, cell in zip(COLUMNS.values(), cells, strict=True))
 
 
 def lost(each: Rehearsed) -> str:
-    """Where the accelerators' time went that was not trained in."""
+    """Where the accelerators' time went that was not trained in; what cost nothing is left out."""
     parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
-    return f"lost at {count(each.workers)} workers: " + ", ".join(f"{name} {share(part, 2)}" for name, part in parts)
+    spent = ", ".join(f"{name} {share(part, 2)}" for name, part in parts if part)
+    return f"lost with {workers_in_words(each.workers)}: {spent or 'nothing'}"
+
+
+def workers_in_words(number: int) -> str:
+    """`1 worker`, `4096 workers`."""
+    return f"{count(number)} worker{'' if number == 1 else 's'}"
 
 
 def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: Alone) -> str:
@@ -95,7 +139,7 @@ def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: Alone) -> str:
     calm = rehearse(replace(conf, cluster=replace(conf.cluster, faults=[])), faulty.workers, reference)
     whole = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
     rows = [
-        f"lost to faults at {count(faulty.workers)} workers: {share(whole, 2)} of "
+        f"lost to faults with {workers_in_words(faulty.workers)}: {share(whole, 2)} of "
         f"{flops_per_second(calm.score_flops_per_second)}",
         "",
         "| line | share of the score without faults |",
@@ -103,19 +147,3 @@ def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: Alone) -> str:
     ]
     rows += [f"| {name} | {share(part, 2)} |" for name, part in differences(calm, faulty)]
     return "\n".join([*rows, f"| all | {share(whole, 2)} |"])
-
-
-def table(sweep: Sequence[Rehearsed]) -> str:
-    """The sweep in Markdown."""
-    rows = [
-        "| workers | score | efficiency | of busy time | events | driver | per event | proposals | proposals/s | memory |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    rows += [
-        f"| {count(each.workers)} | {flops_per_second(each.score_flops_per_second)} | {share(each.efficiency, 2)} "
-        f"| {share(each.busy_efficiency, 2)} | {count(each.events)} | {duration(each.driver_seconds)} "
-        f"| {each.driver_seconds_per_event * 1e6:.0f} µs | {count(each.proposals)} | {each.proposals_per_second:.0f} "
-        f"| {size(each.memory_bytes)} |"
-        for each in sweep
-    ]
-    return "\n".join(rows)

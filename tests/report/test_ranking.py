@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiperf.report.ranking import Candidate, breaches
+from aiperf.report.ranking import SIMULATED, Candidate, breaches
 
 RANKED = Candidate(
     is_simulated=False,
@@ -59,4 +59,24 @@ def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it(cha
 
 
 def test_all_breaches_are_listed_at_once() -> None:
-    assert len(breaches(replace(RANKED, is_simulated=True, error=None, end_reason="interrupted"))) == 3
+    assert len(breaches(replace(RANKED, is_full_imagenet=False, error=None, end_reason="interrupted"))) == 3
+
+
+def test_a_simulated_run_is_held_to_nothing_that_was_invented() -> None:
+    invented = replace(
+        RANKED,
+        is_simulated=True,
+        precisions=frozenset({"simulated"}),
+        error=0.9,
+        largest_mfu=7.0,
+        end_reason=None,
+        end=9.0,
+    )
+
+    assert breaches(invented) == (SIMULATED,)
+
+
+def test_a_simulated_run_is_told_what_a_real_run_of_its_configuration_would_break_as_well() -> None:
+    changed = replace(RANKED, searchers=frozenset({"random"}), warmup_seconds=60.0, duration_seconds=120.0, end=120.0)
+
+    assert breaches(replace(changed, is_simulated=True)) == (SIMULATED, *breaches(changed))

@@ -34,9 +34,16 @@ def test_both_ends_of_an_interval_stand_under_one_prefix() -> None:
     assert units.interval(9.98e11, 1.02e12, "FLOPS") == "0.998 to 1.02 TFLOPS"
 
 
-@given(st.floats(min_value=0.0, max_value=1.0, exclude_min=True))
+@given(st.floats(min_value=-1.0, max_value=1.0).filter(bool))
 def test_a_share_that_is_not_zero_never_reads_as_zero(value: float) -> None:
-    assert units.share(value) != "0.0 %"
+    assert units.share(value).lstrip("−-") != "0.0 %"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.951, "95.1 %"), (1e-6, "< 0.1 %"), (-0.003, "−0.3 %"), (-1e-6, "> −0.1 %"), (0.0, "0.0 %")]
+)
+def test_a_share_below_zero_is_the_same_share_with_a_sign(value: float, text: str) -> None:
+    assert units.share(value) == text
 
 
 @pytest.mark.parametrize(

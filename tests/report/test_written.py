@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ from aiperf.events import RunStarted
 from aiperf.journal import Journal
 from aiperf.report.gather import gather
 from aiperf.report.palette import COLOURS
+from aiperf.report.ranking import SIMULATED
 from aiperf.report.text import closing_lines
 from aiperf.report.write import Paths, write, write_report
 from tests.report.journals import Shape, invented
@@ -112,6 +114,7 @@ def test_the_score_heads_the_page_and_what_keeps_the_run_unranked_stands_beside_
     assert f"{report.score.flops_per_second / 1e9:.1f} GFLOPS" in text
     assert "Outside the ranking" in text
     assert "data set 'digits', not all of ImageNet" in text
+    assert "to mend it: dataset=imagenet" in text
     assert "were not measured" in text
 
 
@@ -197,3 +200,35 @@ def test_closing_lines_say_score_doubts_standing_and_where_the_report_is() -> No
     assert any("doubt: simulated" in line for line in lines)
     assert any("Simulated: virtual clock" in line for line in lines)
     assert lines[-1].endswith("runs/x/report.html")
+
+
+def test_rules_that_a_real_run_would_break_too_are_no_findings_of_the_simulation(tmp_path: Path) -> None:
+    report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
+    heading = "A real run of this configuration could not be ranked either: 4 rules of a ranked run are not met."
+
+    lines = [line.strip() for line in closing_lines(report)]
+    page = " ".join(Parsed(write(report, tmp_path).page.read_text("utf-8")).text)
+
+    below = lines[lines.index(heading) + 1 :]
+    assert lines[lines.index(heading) - 1].startswith("Simulated: ")
+    assert len(below) == 4 and all("; to mend it: " in line for line in below)
+    assert not any("a real machine" in line or "interrupted" in line for line in below)
+    assert "UTC" not in page  # a virtual clock knows no date
+    assert page.index("Simulated") < page.index("No work was done") < page.index(heading) < page.index(below[0])
+
+
+def test_a_real_run_outside_the_ranking_has_one_heading_over_what_keeps_it_out() -> None:
+    report = gather(SMALL)
+
+    lines = [line.strip() for line in closing_lines(report)]
+
+    first = lines.index(f"Outside the ranking: {len(report.breaches)} rules of a ranked run are not met.")
+    assert [line.split("; found: ")[0] for line in lines[first + 1 :]] == [each.rule for each in report.breaches]
+
+
+def test_a_simulated_run_by_the_rules_says_only_that_it_is_simulated() -> None:
+    simulated = gather(invented(Shape(workers=2, simulated=True)))
+
+    lines = closing_lines(replace(simulated, breaches=(SIMULATED,)))
+
+    assert lines[-1].strip().startswith("Simulated: virtual clock")

@@ -28,6 +28,7 @@ from aiperf.events import (
     TrialProposed,
     TrialRejected,
     TrialStarted,
+    Work,
     WorkerJoined,
     WorkerLost,
 )
@@ -101,10 +102,12 @@ class _Open:
     """End of the attempt's last interval, or when it was prepared or ordered; None while no attempt is running."""
     epoch: int
     """In progress, or next."""
-    rows: dict[int, list[int]] = field(default_factory=dict)
-    """Rows of each epoch, of the attempt that did it last: a later one may turn them into wasted work."""
-    done_by: dict[int, int] = field(default_factory=dict)
-    """Of each epoch that attempt."""
+    epochs: list[int] = field(default_factory=list)
+    """Of each interval its epoch: when that is begun again, the interval turns into wasted work."""
+    rows: list[int] = field(default_factory=list)
+    """Of each interval its row."""
+    done_again: dict[int, int] = field(default_factory=dict)
+    """Of each epoch that a later attempt than the first has begun, that attempt."""
 
 
 @dataclass(slots=True)
@@ -138,8 +141,10 @@ class Books:
         """One more line of the journal."""
         match event:
             case Progress():
-                self._progress(event)
+                self._work(event, event)
             case EpochFinished():
+                if event.interval is not None:
+                    self._work(event, event.interval)
                 if not self.accuracies or event.accuracy > self.accuracies[-1][1]:
                     self.accuracies.append((event.at, event.accuracy))
                 self._open[event.trial].epoch = event.epoch + 1
@@ -178,7 +183,7 @@ class Books:
                 )
             case BatchReduced():
                 opened = self._open[event.trial]
-                self._waste(opened.rows.pop(opened.epoch, []))
+                self._waste(opened, opened.epoch)
             case TrialFinished():
                 self.finished.append((event.at, self._rounds[event.trial]))
                 self._free_if_held(event.trial)
@@ -226,22 +231,22 @@ class Books:
             opened.worker, opened.ordered, opened.ranks = event.worker, event.at, ranks
             opened.worked, opened.epoch = event.at, event.epoch
 
-    def _progress(self, event: Progress) -> None:
-        opened = self._open[event.trial]
-        epoch, rows = event.epoch, self.intervals
-        if opened.done_by.get(epoch) != event.attempt:
-            self._waste(opened.rows.get(epoch, []))
-            opened.done_by[epoch] = event.attempt
-            opened.rows[epoch] = []
-        opened.rows.setdefault(epoch, []).append(len(rows))
-        opened.worked = event.end
-        operations, training, validation = opened.operations, event.training_images, event.validation_images
-        rows.append(
-            event,
+    def _work(self, event: Progress | EpochFinished, work: Work) -> None:
+        opened, epoch, attempt = self._open[event.trial], event.epoch, event.attempt
+        if attempt > 1 and opened.done_again.get(epoch) != attempt:
+            opened.done_again[epoch] = attempt
+            self._waste(opened, epoch)
+        opened.worked = work.end
+        operations, training, validation = opened.operations, work.training_images, work.validation_images
+        row = self.intervals.append(
+            event.trial,
+            work,
             opened.ranks,
             training * operations.training + validation * operations.validation,
             training * operations.tensor_training + validation * operations.tensor_validation,
         )
+        opened.epochs.append(epoch)
+        opened.rows.append(row)
 
     def _free_if_held(self, trial: int) -> None:
         """A trial may be settled after it was lost: it holds no worker then."""
@@ -274,9 +279,12 @@ class Books:
             assert since is not None, "a trial that a worker holds is running"
         return [Spell(kind, presence.ranks, since, at)] if at > since else []
 
-    def _waste(self, indices: list[int]) -> None:
-        for index in indices:
-            self.intervals.waste(index)
+    def _waste(self, opened: _Open, epoch: int) -> None:
+        """All that was done of an epoch so far; what was wasted before stays so."""
+        # Looked for when it is needed: few epochs are done twice, and a list for each epoch would cost more than all else here.
+        for done, row in zip(opened.epochs, opened.rows, strict=True):
+            if done == epoch:
+                self.intervals.waste(row)
 
     def _settle(self, trial: int) -> None:
         self._open.pop(trial, None)

@@ -240,8 +240,8 @@ class EpochFinished(Event, frozen=True, kw_only=True):
     checkpoint: bool
     """Whether the attempt can be taken up after this epoch."""
     interval: Interval | None = None
-    """The epoch's work since its last Progress line. None where that line was its last work: in journals from before
-    this was recorded, in which the last work had a Progress line of its own."""
+    """The epoch's work since its last Progress line. None: there was none, or the journal is from before this was recorded
+    here, and it stands in that line."""
 
 
 class BatchReduced(Event, frozen=True, kw_only=True):

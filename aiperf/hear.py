@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import msgspec
+
 from aiperf.events import (
     AnyEvent,
     BatchReduced,
     CeilingMeasured,
     CheckpointDropped,
     EpochFinished,
+    Interval,
     Progress,
     TrialFailed,
     TrialFinished,
@@ -117,21 +120,29 @@ def _current(run: Run, trial: int, attempt: int) -> Trial | None:
 def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
     if word.epoch != trial.current_epoch or word.batch_size > trial.batch_size:
         return []  # overtaken by the end of its epoch, or by a smaller batch with which that was begun again
-    return _worked(trial, word, now)
+    events = _begun_again(trial, word, now)
+    interval = _interval(trial, word, now)
+    if interval is not None:
+        fields = msgspec.structs.asdict(interval)
+        events.append(Progress(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, **fields))
+    return events
 
 
-def _worked(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
-    """The interval from the last word to this one, of the epoch in progress."""
-    events: list[AnyEvent] = []
+def _begun_again(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
+    """The reduction of the batch that this word is the first to tell of: its own word has not come."""
+    if word.batch_size >= trial.batch_size:
+        return []
+    return [_reduced(word, trial.batch_size, word.batch_size, now)]
+
+
+def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
+    """What was done from the last word to this one, of the epoch in progress; None, if that was said before."""
     images, validated = word.training_images, word.validation_images
-    if word.batch_size < trial.batch_size:
-        # The epoch was begun again, and the word that says so has not come.
-        events.append(_reduced(word, trial.batch_size, word.batch_size, now))
-    else:
+    if word.batch_size >= trial.batch_size:  # else the epoch was begun again
         images -= trial.training_images
         validated -= trial.validation_images
     if images < 0 or validated < 0:
-        return []
+        return None
     assert trial.worker is not None
     start, end = trial.interval_end, max(now, trial.interval_end)
     length = end - start
@@ -143,26 +154,19 @@ def _worked(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
     input_ = min(max(0.0, word.input_seconds - before[3]), length)
     checkpoint = min(max(0.0, word.checkpoint_seconds - before[4]), length)
     if not (images or validated or busy or communication or validation or input_ or checkpoint):
-        return events  # said before
-    events.append(
-        Progress(
-            at=now,
-            worker=trial.worker,
-            trial=word.trial,
-            attempt=word.attempt,
-            epoch=word.epoch,
-            start=start,
-            end=end,
-            training_images=images,
-            validation_images=validated,
-            busy_seconds=busy,
-            communication_seconds=communication,
-            validation_seconds=validation,
-            input_seconds=input_,
-            checkpoint_seconds=checkpoint,
-        )
+        return None
+    return Interval(
+        worker=trial.worker,
+        start=start,
+        end=end,
+        training_images=images,
+        validation_images=validated,
+        busy_seconds=busy,
+        communication_seconds=communication,
+        validation_seconds=validation,
+        input_seconds=input_,
+        checkpoint_seconds=checkpoint,
     )
-    return events
 
 
 def _reduced(word: Advanced | OutOfMemory, before: int, to: int, now: float) -> BatchReduced:
@@ -176,7 +180,7 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
         return []
     # An epoch that has ended was not begun again, however late its word comes: whatever its batch, it counts.
     return [
-        *_worked(trial, sums, now),
+        *_begun_again(trial, sums, now),
         EpochFinished(
             at=now,
             trial=sums.trial,
@@ -187,6 +191,7 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
             training_loss=word.training_loss,
             learning_rate=word.learning_rate,
             checkpoint=word.checkpoint,
+            interval=_interval(trial, sums, now),
         ),
     ]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.events import Progress
+from aiperf.events import Work
 
 _ROW = np.dtype(
     [(name, "<i8") for name in ("worker", "ranks", "trial", "training_images")]
@@ -47,24 +47,29 @@ class Intervals:
 
     _rows: bytearray = field(default_factory=bytearray)
 
-    def append(self, event: Progress, ranks: int, flops: int, tensor_flops: int) -> None:
-        """One more; `flops`: the operations that it counts for, `tensor_flops`: convolutions and matrix products alone."""
+    def append(self, trial: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
+        """One more; `flops`: the operations that it counts for, `tensor_flops`: convolutions and matrix products alone.
+
+        Gives the row's index.
+        """
+        index = len(self)
         self._rows += _pack(
-            event.worker,
+            work.worker,
             ranks,
-            event.trial,
-            event.training_images,
-            event.start,
-            event.end,
+            trial,
+            work.training_images,
+            work.start,
+            work.end,
             flops,
             0.0,
             tensor_flops,
-            event.busy_seconds,
-            event.communication_seconds,
-            event.validation_seconds,
-            event.input_seconds,
-            event.checkpoint_seconds,
+            work.busy_seconds,
+            work.communication_seconds,
+            work.validation_seconds,
+            work.input_seconds,
+            work.checkpoint_seconds,
         )
+        return index
 
     def waste(self, index: int) -> None:
         """What was counted in a row was done again: it is wasted."""

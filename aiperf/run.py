@@ -31,6 +31,7 @@ from aiperf.events import (
     TrialProposed,
     TrialRejected,
     TrialStarted,
+    Work,
     WorkerJoined,
     WorkerLost,
 )
@@ -169,7 +170,7 @@ def evolve(run: Run, event: AnyEvent) -> None:
     run.at = max(run.at, event.at)
     match event:
         case Progress():
-            _progressed(run, event)
+            _worked(run, event, event)
         case EpochFinished():
             _epoch_finished(run, event)
         case ProposalRequested():
@@ -295,26 +296,28 @@ def _begin_epoch(trial: Trial, epoch: int) -> None:
     trial.training_images = trial.validation_images = 0
 
 
-def _progressed(run: Run, event: Progress) -> None:
+def _worked(run: Run, event: Progress | EpochFinished, work: Work) -> None:
     trial = run.trials[event.trial]
     if event.epoch != trial.current_epoch:
         _begin_epoch(trial, event.epoch)
-    trial.training_images += event.training_images
-    trial.validation_images += event.validation_images
+    trial.training_images += work.training_images
+    trial.validation_images += work.validation_images
     busy, communication, validation, input_, checkpoint = trial.sums
     trial.sums = (
-        busy + event.busy_seconds,
-        communication + event.communication_seconds,
-        validation + event.validation_seconds,
-        input_ + event.input_seconds,
-        checkpoint + event.checkpoint_seconds,
+        busy + work.busy_seconds,
+        communication + work.communication_seconds,
+        validation + work.validation_seconds,
+        input_ + work.input_seconds,
+        checkpoint + work.checkpoint_seconds,
     )
-    trial.interval_end = event.end
+    trial.interval_end = work.end
     trial.last_word = event.at
     run.running.move_to_end(event.trial)
 
 
 def _epoch_finished(run: Run, event: EpochFinished) -> None:
+    if event.interval is not None:
+        _worked(run, event, event.interval)
     trial = run.trials[event.trial]
     trial.epoch = event.epoch
     trial.losses.append(event.validation_loss)

@@ -15,7 +15,7 @@ import statistics
 import numpy as np
 
 from aiperf.books import Books
-from aiperf.events import AnyEvent, Progress, TrialFinished, TrialPrepared, TrialProposed
+from aiperf.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialPrepared, TrialProposed
 from aiperf.journal import read
 from aiperf.ledger import ledger
 from aiperf.plan import run_folder
@@ -73,14 +73,16 @@ def _pauses(events: list[AnyEvent]) -> list[float]:
     pauses: list[float] = []
     trial_of: dict[int, int] = {}
     for event in events:
-        if isinstance(event, Progress):
-            if trial_of.get(event.worker) != event.trial:
-                if event.worker in ended:
+        if isinstance(event, Progress | EpochFinished):
+            if (work := event.interval) is None:
+                continue
+            if trial_of.get(work.worker) != event.trial:
+                if work.worker in ended:
                     # An interval begins where the network stood ready.
-                    pauses.append(event.start - ended.pop(event.worker))
-                trial_of[event.worker] = event.trial
-            if event.training_images + event.validation_images > 0:  # else it only waited for the last checkpoint
-                last[event.trial] = (event.worker, event.end)
+                    pauses.append(work.start - ended.pop(work.worker))
+                trial_of[work.worker] = event.trial
+            if work.training_images + work.validation_images > 0:  # else it only waited for the last checkpoint
+                last[event.trial] = (work.worker, work.end)
         elif isinstance(event, TrialFinished) and event.trial in last:
             worker, end = last[event.trial]
             ended[worker] = end

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from aiperf.events import (
     SCHEMA,
     AnyEvent,
     EpochFinished,
+    Interval,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -168,6 +172,28 @@ def evaluated(
         learning_rate=0.1,
         checkpoint=checkpoint,
     )
+
+
+def in_old_form(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """The same run as it was written before EpochFinished had an interval: with a Progress line before it instead."""
+    told: list[AnyEvent] = []
+    positions: dict[int, int] = {}
+    for event in events:
+        match event:
+            case EpochFinished(interval=Interval() as last):
+                fields = msgspec.structs.asdict(last)
+                told += [
+                    Progress(at=event.at, trial=event.trial, attempt=event.attempt, epoch=event.epoch, **fields),
+                    msgspec.structs.replace(event, interval=None),
+                ]
+            case ProposalRequested():
+                positions[event.number] = len(told)
+                told.append(msgspec.structs.replace(event, position=len(told)))
+            case TrialProposed():
+                told.append(msgspec.structs.replace(event, position=positions[event.number]))
+            case _:
+                told.append(event)
+    return told
 
 
 def finished(trial: int, at: float, accuracy: float) -> TrialFinished:

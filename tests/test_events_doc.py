@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from aiperf.events import SCHEMA, AnyEvent
+from aiperf.events import SCHEMA, AnyEvent, Interval
 from tools import events_doc
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "events.md"
@@ -38,6 +38,12 @@ def test_every_event_stands_on_the_page_with_all_of_its_fields() -> None:
     assert told == {
         event.__name__: [name for name in event.__struct_fields__ if name != "at"] for event in get_args(AnyEvent)
     }
+
+
+def test_what_stands_inside_of_an_event_stands_on_the_page_with_all_of_its_fields() -> None:
+    told = {name: [field.name for field in fields] for name, _, fields in events_doc.parts()}
+
+    assert told == {"Interval": list(Interval.__struct_fields__)}
 
 
 def test_the_history_of_the_schema_ends_with_the_one_that_is_written() -> None:

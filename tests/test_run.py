@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from aiperf.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
@@ -48,6 +49,12 @@ def heard(run: Run, word: object, now: float) -> list[AnyEvent]:
     for event in events:
         evolve(run, event)
     return events
+
+
+def images_of(event: AnyEvent) -> int:
+    """Training images that an event tells of."""
+    interval = event.interval if isinstance(event, Progress | EpochFinished) else None
+    return 0 if interval is None else interval.training_images
 
 
 def test_sums_become_intervals_that_tile_the_attempt() -> None:
@@ -102,8 +109,45 @@ def test_an_epoch_that_ended_counts_though_its_word_comes_after_the_next_one_ran
 
     events = heard(run, epoch_done(0, 1, 0.5), 7.0)
 
-    assert [type(event) for event in events] == [Progress, EpochFinished]
+    (ended,) = events
+    assert isinstance(ended, EpochFinished) and ended.interval is not None
+    assert (ended.interval.training_images, ended.interval.validation_images) == (100, 50)
     assert run.trials[0].batch_size == 16
+
+
+def test_the_end_of_an_epoch_is_one_line_with_the_work_since_the_last_interval() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+
+    (ended,) = heard(run, epoch_done(0, 1, 0.5), 7.0)
+
+    assert isinstance(ended, EpochFinished) and ended.interval is not None
+    interval = ended.interval
+    assert (interval.start, interval.end) == (5, 7)
+    assert (interval.training_images, interval.validation_images) == (70, 50)
+    assert run.trials[0].interval_end == 7
+
+
+def test_the_end_of_an_epoch_whose_work_has_all_been_said_has_no_interval() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 100, 50), 5.0)
+
+    (ended,) = heard(run, epoch_done(0, 1, 0.5), 7.0)
+
+    assert isinstance(ended, EpochFinished) and ended.interval is None
+
+
+def test_the_end_of_an_epoch_may_be_the_first_to_tell_of_a_smaller_batch() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+    word = epoch_done(0, 1, 0.5)
+    word = msgspec.structs.replace(word, advanced=msgspec.structs.replace(word.advanced, batch_size=16))
+
+    reduced, ended = heard(run, word, 7.0)
+
+    assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
+    assert isinstance(ended, EpochFinished) and ended.interval is not None
+    assert ended.interval.training_images == 100
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -115,7 +159,7 @@ def test_whatever_order_and_repetition_words_come_in_the_images_add_up(seed: int
 
     events = [event for at, word in enumerate([*words, epoch_done(0, 1, 0.5)]) for event in heard(run, word, 3.0 + at)]
 
-    assert sum(e.training_images for e in events if isinstance(e, Progress)) == 100
+    assert sum(images_of(event) for event in events) == 100
     assert sum(isinstance(e, EpochFinished) for e in events) == 1
 
 

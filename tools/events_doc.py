@@ -1,7 +1,7 @@
 """Writes docs/events.md from the types in aiperf/events.py: `python tools/events_doc.py > docs/events.md`.
 
 Meanings are the docstrings, read from the source. A field that stands in several events and means the same in each is
-explained once, here; a field that is explained nowhere stops the writing.
+explained once, here, or at the part of events that it stands in too; a field that is explained nowhere stops the writing.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import aiperf.events
-from aiperf.events import SCHEMA, EpochFinished, RunStarted
+from aiperf.events import SCHEMA, EpochFinished, Interval, RunStarted
 from aiperf.journal import NAME, Journal
 
 HISTORY = ((1, "0.1.0", "the first"),)
@@ -95,7 +96,7 @@ print(f"{number} lines, all whole; the last seal is {chain.decode()}")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an event, as the source has it."""
+    """A field of an event or of a part of one, as the source has it."""
 
     name: str
     type: str
@@ -131,15 +132,23 @@ def _lines() -> Iterator[str]:
     yield NEXT_SCHEMA
     yield f"\n## Events of schema {SCHEMA}\n"
     yield "Every event has `at`: seconds since the run began, on the driver's clock, which goes on while a killed run is down."
-    for name, meaning, fields in events():
-        yield f"\n### {name}\n"
-        yield meaning
-        yield ""
-        yield "| field | type | meaning |"
-        yield "| --- | --- | --- |"
-        for field in fields:
-            default = "" if field.default is None else f" Default: `{field.default}`."
-            yield f"| `{field.name}` | `{field.type.replace('|', chr(92) + '|')}` | {field.meaning}{default} |"
+    for event in events():
+        yield from _table(*event)
+    yield "\n## What stands inside of events\n"
+    yield "A part of an event is an object without `event` and `at`."
+    for part in parts():
+        yield from _table(*part)
+
+
+def _table(name: str, meaning: str, fields: list[Field]) -> Iterator[str]:
+    yield f"\n### {name}\n"
+    yield meaning
+    yield ""
+    yield "| field | type | meaning |"
+    yield "| --- | --- | --- |"
+    for field in fields:
+        default = "" if field.default is None else f" Default: `{field.default}`."
+        yield f"| `{field.name}` | `{field.type.replace('|', chr(92) + '|')}` | {field.meaning}{default} |"
 
 
 def _example() -> Iterator[str]:
@@ -186,6 +195,18 @@ def example() -> str:
         training_loss=1.25,
         learning_rate=0.1,
         checkpoint=True,
+        interval=Interval(
+            worker=0,
+            start=30.25,
+            end=31.5,
+            training_images=1437,
+            validation_images=360,
+            busy_seconds=1.125,
+            communication_seconds=0.0625,
+            validation_seconds=0.125,
+            input_seconds=0.03125,
+            checkpoint_seconds=0.0,
+        ),
     )
     with TemporaryDirectory() as folder:
         path = Path(folder) / NAME
@@ -196,22 +217,52 @@ def example() -> str:
 
 def events() -> Iterator[tuple[str, str, list[Field]]]:
     """Name, meaning and fields of each event, in the source's order."""
+    for part in _classes():
+        if _is_event(part):
+            yield part.name, _meaning(part), list(_fields(part))
+
+
+def parts() -> Iterator[tuple[str, str, list[Field]]]:
+    """Name, meaning and fields of what stands inside of events."""
+    for part in _classes():
+        if not _is_event(part):
+            yield part.name, _meaning(part), list(_fields(part))
+
+
+def _classes() -> Iterator[ast.ClassDef]:
     source = Path(aiperf.events.__file__).read_text()
-    for part in ast.parse(source).body:
-        if isinstance(part, ast.ClassDef) and part.name != "Event":
-            yield part.name, _one_line(ast.get_docstring(part) or ""), list(_fields(part))
+    return (part for part in ast.parse(source).body if isinstance(part, ast.ClassDef) and part.name != "Event")
 
 
-def _fields(event: ast.ClassDef) -> Iterator[Field]:
-    for here, after in zip(event.body, [*event.body[1:], ast.Pass()], strict=True):
+def _is_event(part: ast.ClassDef) -> bool:
+    return ast.unparse(part.bases[0]) == "Event"
+
+
+def _meaning(part: ast.ClassDef) -> str:
+    return _one_line(ast.get_docstring(part) or "")
+
+
+def _fields(part: ast.ClassDef) -> Iterator[Field]:
+    said = COMMON | {name: meaning for each in _classes() if not _is_event(each) for name, meaning in _own(each)}
+    said |= _own(part)
+    for here in part.body:
         if not (isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name)):
             continue
         name = here.target.id
-        own = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
-        if own is None and name not in COMMON:
-            raise SystemExit(f"every field is explained; {event.name}.{name} is not: write a docstring under it")
+        if name not in said:
+            raise SystemExit(f"every field is explained; {part.name}.{name} is not: write a docstring under it")
         default = None if here.value is None else ast.unparse(here.value)
-        yield Field(name, ast.unparse(here.annotation), default, _one_line(str(own or COMMON[name])))
+        yield Field(name, ast.unparse(here.annotation), default, _one_line(said[name]))
+
+
+def _own(part: ast.ClassDef) -> list[tuple[str, str]]:
+    """The docstrings under a class's fields."""
+    return [
+        (here.target.id, after.value.value)
+        for here, after in pairwise(part.body)
+        if isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name)
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str)
+    ]
 
 
 def _one_line(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiperf.events import BatchReduced, EpochFinished, Progress, TrialStarted
+from aiperf.events import BatchReduced, EpochFinished, Progress, TrialStarted, Work
 from aiperf.simulate.laws import LOST, ONCE, SCORE, BrokenLaw
 
 
@@ -63,20 +63,20 @@ class Tally:
         self.rows.pop(self.epoch, None)
         self.batch_size, self.images = event.to_batch_size, (0, 0)
 
-    def book(self, event: Progress, reached: set[tuple[int, int, int]]) -> None:
+    def book(self, event: Progress | EpochFinished, work: Work, reached: set[tuple[int, int, int]]) -> None:
         """An interval; `reached`: (training images, validation images, batch size) that the attempt truly spoke of."""
         if event.epoch != self.epoch:
             raise BrokenLaw(ONCE, f"trial {event.trial} is in epoch {self.epoch}, not {event.epoch}", event.trial)
         for name in ("busy", "communication", "validation", "input", "checkpoint"):
-            seconds = getattr(event, f"{name}_seconds")
-            if not 0 <= seconds <= event.end - event.start:
-                raise BrokenLaw(SCORE, f"{seconds!r} s {name} in {event.end - event.start!r} s", event.trial)
-        images = (self.images[0] + event.training_images, self.images[1] + event.validation_images)
+            seconds = getattr(work, f"{name}_seconds")
+            if not 0 <= seconds <= work.end - work.start:
+                raise BrokenLaw(SCORE, f"{seconds!r} s {name} in {work.end - work.start!r} s", event.trial)
+        images = (self.images[0] + work.training_images, self.images[1] + work.validation_images)
         is_true = (*images, self.batch_size) in reached
         if images == self.whole:
             # The word of an epoch that has ended may come after one that the next is begun again with a smaller batch.
             is_true = any((training, validation) == images for training, validation, _ in reached)
-        if not is_true or min(event.training_images, event.validation_images) < 0:
+        if not is_true or min(work.training_images, work.validation_images) < 0:
             raise BrokenLaw(
                 ONCE,
                 f"{images} images of epoch {event.epoch} of trial {event.trial} are booked at batch {self.batch_size}; attempt "
@@ -87,7 +87,7 @@ class Tally:
         if self._done_by.get(event.epoch) != event.attempt:
             self._done_by[event.epoch] = event.attempt
             self.rows[event.epoch] = []
-        row = Row(event.start, event.end, event.training_images, event.validation_images)
+        row = Row(work.start, work.end, work.training_images, work.validation_images)
         self.rows.setdefault(event.epoch, []).append(row)
 
     def end_epoch(self, event: EpochFinished) -> None:

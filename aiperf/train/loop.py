@@ -22,7 +22,8 @@ from torch import Tensor
 from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Train, Word
 from aiperf.procedure import has_stopped_improving
 from aiperf.seeds import derive
-from aiperf.train.ceiling import DoesNotFit, smaller
+from aiperf.train.batch_sizes import smaller
+from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.checkpoint import Snapshot, copied
 from aiperf.train.clock import EpochClock, Reports, Span
 from aiperf.train.data.batches import Batch
@@ -207,8 +208,9 @@ class _Attempt:
             self._losses[-1] = math.inf
 
         advanced = clock.finish(self._now(), round(training_images), round(validation_images))
-        # said at once: the epoch's own word may wait for the disk, and the driver's interval ends when it hears of the work
-        yield advanced
+        if not is_finite or (file is not None and not file.done()):
+            # said at once: the epoch's own word waits for the disk, and the driver's interval ends when it hears of the work
+            yield advanced
         if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
             return
         self._snapshot = snapshot

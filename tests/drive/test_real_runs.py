@@ -52,10 +52,10 @@ def counted_images(events: list[AnyEvent]) -> dict[tuple[int, int], int]:
     """Training images that count, of each (trial, epoch)."""
     last: dict[tuple[int, int], tuple[int, int]] = {}
     for event in events:
-        if isinstance(event, Progress):
+        if isinstance(event, Progress | EpochFinished) and event.interval is not None:
             attempt, images = last.get((event.trial, event.epoch), (event.attempt, 0))
             images = images if attempt == event.attempt else 0
-            last[event.trial, event.epoch] = (event.attempt, images + event.training_images)
+            last[event.trial, event.epoch] = (event.attempt, images + event.interval.training_images)
     return {key: images for key, (_, images) in last.items()}
 
 
@@ -111,7 +111,8 @@ def test_a_driver_killed_at_a_random_moment_loses_at_most_the_epoch_in_progress(
     assert resumed.at >= before[-1].at
     # An epoch that the journal knows as finished, with a checkpoint, is not done again.
     saved = {(event.trial, event.epoch) for event in before if isinstance(event, EpochFinished) and event.checkpoint}
-    redone = {(event.trial, event.epoch) for event in events[len(before) :] if isinstance(event, Progress)}
+    after = [event for event in events[len(before) :] if isinstance(event, Progress | EpochFinished)]
+    redone = {(event.trial, event.epoch) for event in after}
     assert not saved & redone
 
 

@@ -20,6 +20,7 @@ from aiperf.events import (
     AnyEvent,
     BatchReduced,
     EpochFinished,
+    Interval,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -252,24 +253,21 @@ class _Invention:
             for piece in range(pieces):
                 begin, close = at + (stop - at) * piece / pieces, at + (stop - at) * (piece + 1) / pieces
                 is_last = piece == pieces - 1
-                self.events.append(
-                    Progress(
-                        at=close,
-                        worker=worker,
-                        trial=number,
-                        attempt=attempt,
-                        epoch=epoch,
-                        start=begin,
-                        end=close,
-                        training_images=int(shape.training_images * done / pieces),
-                        validation_images=shape.validation_images if is_last and validation else 0,
-                        busy_seconds=(close - begin) * chance.uniform(0.955, 0.985),
-                        communication_seconds=(close - begin) * 0.04,
-                        validation_seconds=min(close - begin, validation) * 0.95 if is_last else 0.0,
-                        input_seconds=(close - begin) * 0.008,
-                        checkpoint_seconds=(close - begin) * 0.002,
-                    )
+                interval = Interval(
+                    worker=worker,
+                    start=begin,
+                    end=close,
+                    training_images=int(shape.training_images * done / pieces),
+                    validation_images=shape.validation_images if is_last and validation else 0,
+                    busy_seconds=(close - begin) * chance.uniform(0.955, 0.985),
+                    communication_seconds=(close - begin) * 0.04,
+                    validation_seconds=min(close - begin, validation) * 0.95 if is_last else 0.0,
+                    input_seconds=(close - begin) * 0.008,
+                    checkpoint_seconds=(close - begin) * 0.002,
                 )
+                if not is_last or stop >= self.end:
+                    fields = msgspec.structs.asdict(interval)
+                    self.events.append(Progress(at=close, trial=number, attempt=attempt, epoch=epoch, **fields))
             at = stop
             if stop >= self.end:
                 return at
@@ -287,6 +285,7 @@ class _Invention:
                     training_loss=0.5 + 2.0 * (1 - accuracy),
                     learning_rate=0.1 * (1 - epoch / 60),
                     checkpoint=True,
+                    interval=interval,
                 )
             )
         self.events.append(
@@ -359,7 +358,7 @@ def _with_a_resume(events: list[AnyEvent], at: float, shape: Shape) -> list[AnyE
 def many_workers(
     workers: int = 4096, trials_each: int = 3, duration: float = 43_200.0, ranks: int = 8, intervals: int = 4
 ) -> list[AnyEvent]:
-    """A simulated run of thousands of workers; about workers · trials_each · (intervals + 6) events."""
+    """A simulated run of thousands of workers; about workers · trials_each · (intervals + 5) events."""
     chance = random.Random(3)
     graph = start("digits_small")
     counted = cost(graph)
@@ -438,24 +437,6 @@ def many_workers(
                 begin, at = at, at + step
                 if at > lost_at or at > duration:
                     break
-                rest.append(
-                    Progress(
-                        at=at,
-                        worker=worker,
-                        trial=number,
-                        attempt=1,
-                        epoch=epoch,
-                        start=begin,
-                        end=at,
-                        training_images=1_281_167,
-                        validation_images=50_000,
-                        busy_seconds=step * 0.97,
-                        communication_seconds=step * 0.05,
-                        validation_seconds=step * 0.03,
-                        input_seconds=step * 0.01,
-                        checkpoint_seconds=0.0,
-                    )
-                )
                 accuracy = ceiling - (ceiling - 0.1) * epoch**-1.2
                 best = max(best, accuracy)
                 rest.append(
@@ -469,6 +450,18 @@ def many_workers(
                         training_loss=3.0 - 2 * accuracy,
                         learning_rate=0.1,
                         checkpoint=True,
+                        interval=Interval(
+                            worker=worker,
+                            start=begin,
+                            end=at,
+                            training_images=1_281_167,
+                            validation_images=50_000,
+                            busy_seconds=step * 0.97,
+                            communication_seconds=step * 0.05,
+                            validation_seconds=step * 0.03,
+                            input_seconds=step * 0.01,
+                            checkpoint_seconds=0.0,
+                        ),
                     )
                 )
             else:

@@ -209,7 +209,11 @@ def test_a_resume_is_told_with_its_downtime_and_its_changed_versions() -> None:
 def test_images_of_lost_attempts_count_as_processed_by_their_trial() -> None:
     report = gather(LOSSY)
 
-    images = sum(event.training_images for event in LOSSY if isinstance(event, Progress))
+    images = sum(
+        event.interval.training_images
+        for event in LOSSY
+        if isinstance(event, Progress | EpochFinished) and event.interval is not None
+    )
     assert sum(trial.training_images for trial in report.trials) == images
     assert sum(worker.trials for worker in report.workers) == sum(isinstance(e, TrialStarted) for e in LOSSY)
 

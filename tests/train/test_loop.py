@@ -1,15 +1,20 @@
 """Training in this process: words, their sums, checkpoints, resumption, early stops, memory."""
 
+import threading
+from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 
-from aiperf.messages import CheckpointGone, Crashed, Done, OutOfMemory, Prepared, Train
-from aiperf.train.checkpoint import load
+import aiperf.train.inprocess
+from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Word
+from aiperf.train.checkpoint import Snapshot, Writer, load
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.conf import TrainerConf
+from aiperf.train.data.opening import open_data
+from aiperf.train.inprocess import train_here
 from morphism import cost, encode_morph, legal
 from morphism.legal import Budget
 from tests.train.orders import CONF, IMAGES, advances, epochs, graph, one_thread, order, train
@@ -57,8 +62,48 @@ def test_progress_is_said_at_an_edge_of_the_window(tmp_path: Path) -> None:
 
     words = train(told, tmp_path)
 
-    # Two for each epoch: its work is said when it is done, and once more with its result when its checkpoint stands.
-    assert len(advances(words)) == 2 * len(epochs(words)) + 1
+    # An epoch's work may be said twice: when it is done, and once more with its result when its checkpoint stands.
+    said = {(word.epoch, word.training_images, word.validation_images) for word in advances(words)}
+    assert len(said) == len(epochs(words)) + 1
+
+
+def test_an_epoch_whose_checkpoint_stands_when_it_ends_is_said_in_one_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Prompt(Writer):
+        def submit(self, snapshot: Snapshot) -> Future[bool]:
+            file = super().submit(snapshot)
+            assert file.result(timeout=60.0)
+            return file
+
+    monkeypatch.setattr(aiperf.train.inprocess, "Writer", Prompt)
+
+    words = train(order(last_epoch=3), tmp_path)
+
+    assert [type(word) for word in words] == [Prepared, EpochDone, EpochDone, EpochDone, Done]
+
+
+def test_an_epoch_whose_checkpoint_is_still_being_written_says_its_work_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = threading.Event()
+
+    class Late(Writer):
+        def _write(self, snapshot: Snapshot, future: Future[bool]) -> None:
+            assert heard.wait(60.0), "the epoch's work was not said before its file stood"
+            super()._write(snapshot, future)
+
+    monkeypatch.setattr(aiperf.train.inprocess, "Writer", Late)
+
+    with open_data(IMAGES) as images:
+        words: list[Word] = []
+        for word in train_here(order(last_epoch=1), CONF, images, graph(), tmp_path):
+            words.append(word)
+            if isinstance(word, Advanced):
+                heard.set()
+
+    assert [type(word) for word in words] == [Prepared, Advanced, EpochDone, Done]
+    assert epochs(words)[0].checkpoint
 
 
 def test_it_learns(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from aiperf.system.describe import System, describe, versions
 from aiperf.train.conf import ranks_of_worker
 from aiperf.train.data.describe import describe as describe_data
 from aiperf.train.data.description import DataSet
-from morphism import STARTS, Budget, Graph, Input, Map, Vector, decode, encode, load, start
+from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, decode, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
 
@@ -84,6 +84,7 @@ def make_plan(conf: RunConf, machine: Machine, dataset: DataSet | None = None) -
         memory_bytes=int(conf.budget.memory_share * memory),
         batch=conf.budget.batch,
     )
+    _check_start(graph, budget)
     return Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, machine.ranks), machine)
 
 
@@ -186,6 +187,16 @@ def _start_graph(conf: RunConf, dataset: DataSet) -> Graph:
             f"'{path}' reads {reads} and ends in {graph.shapes[-1]}"
         )
     return graph
+
+
+def _check_start(graph: Graph, budget: Budget) -> None:
+    needed = cost(graph).training_memory(budget.batch, budget.bytes_per_element)
+    if budget.memory_bytes is not None and needed > budget.memory_bytes:
+        raise BadConfiguration(
+            f"the starting graph must be within the budget, or nothing can be proposed; it needs {needed} bytes of training "
+            f"memory at batch {budget.batch}, and {budget.memory_bytes} are allowed: "
+            "lower budget.batch, or take a smaller start=…"
+        )
 
 
 def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:

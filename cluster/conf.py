@@ -39,7 +39,13 @@ class SimulatedConf(ClusterConf):
     flops: float = 47.5e12
     """Operations per second that one accelerator reaches in training: the paper's 194.53 PFLOPS on 4096 Ascend 910."""
     memory_bytes: int = 32 * 2**30
-    """Memory of one accelerator."""
+    """Memory of one accelerator. Training fills it as `morphism.cost` reckons, the least that a step can need: a real one, with
+    its workspaces and fragments, holds smaller batches."""
+    bytes_per_element: int = 2
+    """Of an activation where trainer.precision=auto: 2 for accelerators with BF16 or FP16, 4 for those without."""
+    ceiling: int | None = None
+    """The largest batch, in images per accelerator, that each worker says it can hold; none: what the memory holds, by
+    trainer.ceiling_share."""
     step_seconds: float = 0.002
     """Of every step, whatever its batch: launching kernels, the optimiser's small change."""
     speed_spread: float = 0.02
@@ -74,4 +80,4 @@ class SimulatedConf(ClusterConf):
     faults: list[str] = field(default_factory=list)
     """Faults to inject, by name or as "name(parameter=value, …)": see docs/simulation.md."""
     profile: str | None = None
-    """Take step, start-up and gap times and the rate of losses from this run's journal."""
+    """Take step, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""

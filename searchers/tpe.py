@@ -209,7 +209,7 @@ def _trial(
     from_size: int | None,
 ) -> FrozenTrial | None:
     """One trial in Optuna's words; None where it cannot be chosen. Remembered: each is told many times."""
-    # the default and a batch halved for want of memory may lie beside the grid: the grid's point below stands for it
+    # the default and a batch reduced for want of memory may lie beside the grid: the grid's point below stands for it
     batch_size -= (batch_size - lowest_batch) % BATCH_STEP
     if not lowest_batch <= batch_size <= highest_batch:
         return None

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiperf.messages import Advanced, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Word
 from aiperf.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.checkpoints import Checkpoints
 from aiperf.simulate.learning import Curve
 from aiperf.simulate.pace import Pace
+from aiperf.train.batch_sizes import smaller
 
 _CUT = 0.4
 """Where in an epoch's training an accident that was drawn for it happens."""
@@ -70,17 +71,19 @@ class Attempt:
     task: Task
     pace_of: Callable[[int], Pace]
     """At a batch size."""
+    holds: Callable[[int], bool]
+    """Whether the accelerators' memory holds the trial at a batch size."""
     curve: Curve
     checkpoints: Checkpoints
     prepared: Prepared
     began: float
     """When the order was taken."""
-    due: float
-    """When `step` is to be called; infinite when the attempt is over."""
     fate: Fate
     losses: list[float]
-    pace: Pace
     batch_size: int
+    due: float = field(init=False)
+    """When `step` is to be called; infinite when the attempt is over."""
+    pace: Pace = field(init=False)
     epoch: int = 0
     """In progress; 0 before the module stands."""
     _epoch_began: float = 0.0
@@ -89,6 +92,10 @@ class Attempt:
     _cut: float = math.inf
     _before: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
     """busy, communication, validation, input and checkpoint seconds of the finished epochs."""
+
+    def __post_init__(self) -> None:
+        self.pace = self.pace_of(self.batch_size)
+        self._prepare(self.began)
 
     @property
     def is_over(self) -> bool:
@@ -105,8 +112,12 @@ class Attempt:
         """The words that are due now, in order; sets `due` to the next ones'."""
         now = self.due
         if not self.epoch:
-            words: list[Word] = [self.prepared]
-            return words + self._go_on(self.order.first_epoch, now)
+            if not self.holds(self.batch_size):
+                word = self._run_out_of_memory()
+                if not self.is_over:
+                    self._prepare(now)
+                return [word]
+            return [self.prepared, *self._go_on(self.order.first_epoch, now)]
         if now >= self._cut:
             return self._accident(now)
         if now >= self._epoch_ends:
@@ -114,6 +125,28 @@ class Attempt:
         self._said = now
         self._set_due()
         return [self._advanced(now)]
+
+    def _prepare(self, now: float) -> None:
+        """A batch that does not fit shows when the network stands, before weights are read and anything is compiled."""
+        prepared = self.prepared
+        self.due = now + prepared.build_seconds
+        if self.holds(self.batch_size):
+            self.due += prepared.weights_seconds + prepared.compile_seconds
+
+    def _run_out_of_memory(self) -> OutOfMemory | Crashed:
+        """Goes on with the next smaller batch; where there is none, this is the end."""
+        order, before = self.order, self.batch_size
+        reduced = smaller(before)
+        if reduced is None:
+            self.due = math.inf
+            return Crashed(
+                trial=order.trial,
+                attempt=order.attempt,
+                reason=f"out of memory even at batch {before}",
+                retry=False,
+            )
+        self.batch_size, self.pace = reduced, self.pace_of(reduced)
+        return OutOfMemory(trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced)
 
     def _go_on(self, epoch: int, now: float) -> list[Word]:
         """The next epoch, or the end: also of a trial that had already come to it when it was taken up."""
@@ -165,12 +198,10 @@ class Attempt:
             ]
         fate.out_of_memory_in = None
         self._before = _seconds(self._advanced(now))
-        before, self.batch_size = self.batch_size, max(1, self.batch_size // 2)
-        self.pace = self.pace_of(self.batch_size)
-        self._begin_epoch(self.epoch, now)
-        return [
-            OutOfMemory(trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=self.batch_size)
-        ]
+        word = self._run_out_of_memory()
+        if not self.is_over:
+            self._begin_epoch(self.epoch, now)
+        return [word]
 
     def _end_epoch(self, now: float) -> list[Word]:
         order, epoch, curve = self.order, self.epoch, self.curve

@@ -34,6 +34,7 @@ class Auditor:
         self._replays = replays
         self._record = Record(witness, task)
         self._last: Driver | None = None
+        """The driver that sits, once it has finished a turn."""
 
     def on_disk(self, events: Sequence[AnyEvent]) -> None:
         """Each event against the laws."""
@@ -65,6 +66,8 @@ class Auditor:
 
     def before_resume(self, standing: Standing) -> None:
         """What a resumed run begins with is all that ever stood in the journal."""
+        # What the driver that died held in memory, the run's end perhaps, need not stand on disk: it is held to nothing more.
+        self._last = None
         self._witness.up.clear()
         self._check_orders()
         if standing.run.lines != self._record.line:

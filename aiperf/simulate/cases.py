@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from aiperf.conf import RunConf, as_plain, config_hash
+from aiperf.conf import BudgetConf, RunConf, as_plain, config_hash
 from aiperf.drive.driver import Driver
 from aiperf.errors import AiperfError
 from aiperf.events import AnyEvent, RunStarted, TrialProposed
@@ -37,6 +37,12 @@ from morphism import Morph
 from searchers.conf import OffConf, RandomConf
 from searchers.history import History, Request
 
+PLENTY = 32 * 2**30
+"""Memory that holds every batch that a case may propose."""
+SCARCE = 14 * 2**20
+"""Memory that holds 40 images of the starting graph and calls 24 its ceiling, where proposals would be of 64; of what grew from
+it, fewer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -53,6 +59,8 @@ class Case:
     """Whether a real searcher proposes; otherwise something that costs next to nothing."""
     replays: float = 0.0
     """Share of turns after which the whole journal is replayed and compared."""
+    memory_bytes: int = PLENTY
+    """Of each accelerator."""
 
 
 _TURNS_TO_END = 10
@@ -92,6 +100,7 @@ def random_case(seed: int) -> Case:
         turn_seconds=draw.choice((0.0, 0.0, 0.3)),
         searches=draw.random() < 0.05,
         replays=0.02 if draw.random() < 0.2 else 0.0,
+        memory_bytes=draw.choice((PLENTY, PLENTY, SCARCE)),
     )
 
 
@@ -167,6 +176,8 @@ def _simpler(case: Case) -> Iterator[Case]:
             yield replace(case, seconds=round(seconds, 1))
     if case.searches:
         yield replace(case, searches=False)
+    if case.memory_bytes < PLENTY:
+        yield replace(case, memory_bytes=PLENTY)
 
 
 def explained(failed: Failed, keep: Path | None = None) -> str:
@@ -236,7 +247,7 @@ class Cheap:
 
 
 def _opening(case: Case) -> Opening:
-    plan, first = _plan(case.searches)
+    plan, first = _plan(case.memory_bytes)
     conf = plan.conf.cluster
     assert isinstance(conf, SimulatedConf)
     cluster = replace(
@@ -262,12 +273,14 @@ def _opening(case: Case) -> Opening:
 
 
 @lru_cache(maxsize=2)
-def _plan(searches: bool) -> tuple[Plan, RunStarted]:
+def _plan(memory_bytes: int) -> tuple[Plan, RunStarted]:
     """Epochs of some seconds and trials of a minute, on a small graph: everything that can happen does so in minutes."""
     cluster = SimulatedConf(
         workers=1,
         accelerators=2,
         flops=2e9,
+        memory_bytes=memory_bytes,
+        bytes_per_element=4,
         speed_spread=0.1,
         join_seconds=4.0,
         return_seconds=8.0,
@@ -283,6 +296,7 @@ def _plan(searches: bool) -> tuple[Plan, RunStarted]:
         searcher=RandomConf(),
         hpo=OffConf(),
         limits=LimitsConf(silence_seconds=40.0),
+        budget=BudgetConf(batch=8),
         cluster=cluster,
         start="digits_small",
     )

@@ -9,15 +9,15 @@ from typing import IO
 
 import msgspec
 
-from aiperf.events import AnyEvent, TrialProposed
+from aiperf.events import AnyEvent
 from aiperf.journal import Journal, Reading
 from aiperf.simulate.executor import World
-from aiperf.simulate.faults import Death, DriverKilled, Fault
-from aiperf.simulate.pace import Figures
+from aiperf.simulate.faults.death import Death, DriverKilled
+from aiperf.simulate.faults.fault import Fault
 
 
 class Chronicle(Journal):
-    """A journal with an ear: the world learns from it what the proposals cost, an auditor hears what stands on disk."""
+    """A journal with an ear: an auditor hears what stands on disk."""
 
     def __init__(
         self,
@@ -47,9 +47,6 @@ class Chronicle(Journal):
         self._stands(events)
 
     def _stands(self, events: Sequence[AnyEvent]) -> None:
-        for event in events:
-            if isinstance(event, TrialProposed):
-                self._world.figures[event.number] = Figures.of(event)
         if self._on_disk is not None:
             self._on_disk(events)
 

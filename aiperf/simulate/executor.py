@@ -17,6 +17,7 @@ from typing import assert_never, cast
 import msgspec
 
 from aiperf.messages import (
+    Ceiling,
     CheckpointGone,
     Done,
     Drop,
@@ -35,11 +36,13 @@ from aiperf.seeds import derive
 from aiperf.simulate.attempt import Attempt, Fate, Task, Worker
 from aiperf.simulate.checkpoints import Checkpoints
 from aiperf.simulate.clock import VirtualClock
-from aiperf.simulate.faults import Fault
+from aiperf.simulate.faults.fault import Fault
 from aiperf.simulate.learning import curve
+from aiperf.simulate.memory import Memory
 from aiperf.simulate.pace import Figures, Pace, pace
 from aiperf.simulate.witness import Witness
 from cluster.conf import SimulatedConf
+from morphism import cost, decode_morph
 from searchers.history import History, News, Space
 
 _WORD, _STEP, _CALL = range(3)
@@ -54,15 +57,14 @@ class World:
     seed: int
     space: Space
     proposer: Proposer
+    memory: Memory
     clock: VirtualClock
     checkpoints: Checkpoints
     faults: tuple[Fault, ...]
     figures: dict[int, Figures] = field(default_factory=dict)
-    """Of every proposal that stands in the journal."""
+    """Of every proposal that was made."""
     witness: Witness | None = None
     """Keeps what was truly done, where somebody wants to check."""
-    start_flops: int = 0
-    """Forward operations of the starting graph."""
     inherited: dict[int, float] = field(default_factory=dict)
     """The experience that each trial began with: a later attempt begins with no other, though the parent's weights be gone."""
 
@@ -242,11 +244,14 @@ class SimulatedExecutor:
                 host=worker.host,
                 ranks=conf.accelerators,
                 device="simulated",
-                device_memory_bytes=conf.memory_bytes,
+                device_memory_bytes=self.world.memory.usable_bytes,
                 collective="simulated",
                 machine={},
             )
         )
+        if not worker.is_silent:
+            family = self.world.space.start.fingerprint
+            self.say(Ceiling(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
 
     def _propose(self, order: Propose) -> None:
         worker = self.workers.get(order.worker)
@@ -257,6 +262,10 @@ class SimulatedExecutor:
         began = time.process_time()
         answer = make(self.world.proposer, self._history, order)
         self.proposing_seconds += time.process_time() - began
+        if isinstance(answer, Proposed):
+            # Now, while its graph is remembered: when the trial begins, hours later, it would have to be built again.
+            graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
+            self.world.figures[order.number] = Figures.of(cost(graph))
         for fault in self._on_propose:
             changed = fault.asked(worker, order, answer)
             if changed is None:
@@ -310,16 +319,16 @@ class SimulatedExecutor:
             conf.build_seconds * (0.8 + 0.4 * draw.random()),
             conf.compile_seconds * (0.8 + 0.4 * draw.random()),
         )
-        pace_of = partial(self._pace, figures, worker.speed)
         return Attempt(
             order=order,
             worker=worker,
             task=world.task,
-            pace_of=pace_of,
+            pace_of=partial(self._pace, figures, worker.speed),
+            holds=partial(world.memory.holds, figures),
             curve=curve(
                 order.seed,
                 world.task.classes,
-                figures.training_flops / world.start_flops,
+                figures.training_flops / cost(world.space.start).training_flops,
                 world.inherited[order.trial],
                 order.last_epoch,
             ),
@@ -336,10 +345,8 @@ class SimulatedExecutor:
                 compile_seconds=compiling,
             ),
             began=self.now,
-            due=self.now + build + weights + compiling,
             fate=Fate(),
             losses=list(order.losses),
-            pace=pace_of(order.batch_size),
             batch_size=order.batch_size,
         )
 

@@ -11,30 +11,30 @@ from collections.abc import Sequence
 from dataclasses import Field, fields
 
 from aiperf.errors import BadConfiguration
-from aiperf.simulate import faults
-from aiperf.simulate.faults import Fault
+from aiperf.simulate.faults import driver, messages, proposals, training, workers
+from aiperf.simulate.faults.fault import Fault
 
 KINDS: dict[str, type[Fault]] = {
-    "worker_lost": faults.WorkerLost,
-    "worker_hung": faults.WorkerHung,
-    "idle_worker_hung": faults.IdleWorkerHung,
-    "node_lost": faults.NodeLost,
-    "late_join": faults.LateJoin,
-    "flap": faults.Flap,
-    "all_gone": faults.AllGone,
-    "straggler": faults.Straggler,
-    "wrong_clock": faults.WrongClock,
-    "crash": faults.Crash,
-    "memory_runs_out": faults.MemoryRunsOut,
-    "checkpoints_vanish": faults.CheckpointsVanish,
-    "late": faults.Late,
-    "twice": faults.Twice,
-    "out_of_order": faults.OutOfOrder,
-    "never": faults.Never,
-    "generator_dead": faults.GeneratorDead,
-    "bad_proposal": faults.BadProposal,
-    "driver_dies": faults.DriverDies,
-    "disk_full": faults.DiskFull,
+    "worker_lost": workers.WorkerLost,
+    "worker_hung": workers.WorkerHung,
+    "idle_worker_hung": workers.IdleWorkerHung,
+    "node_lost": workers.NodeLost,
+    "late_join": workers.LateJoin,
+    "flap": workers.Flap,
+    "all_gone": workers.AllGone,
+    "straggler": workers.Straggler,
+    "wrong_clock": workers.WrongClock,
+    "crash": training.Crash,
+    "memory_runs_out": training.MemoryRunsOut,
+    "checkpoints_vanish": training.CheckpointsVanish,
+    "late": messages.Late,
+    "twice": messages.Twice,
+    "out_of_order": messages.OutOfOrder,
+    "never": messages.Never,
+    "generator_dead": proposals.GeneratorDead,
+    "bad_proposal": proposals.BadProposal,
+    "driver_dies": driver.DriverDies,
+    "disk_full": driver.DiskFull,
 }
 """By their names on the command line."""
 

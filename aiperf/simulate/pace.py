@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiperf.events import TrialProposed
 from cluster.conf import LinkConf, SimulatedConf
+from morphism import Cost
+from morphism.cost import training_memory
 
 _GRADIENT_BYTES = 4
 _CHECKPOINT_BYTES = 8
@@ -21,16 +22,37 @@ _BACKWARD_SHARE = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one image of a trial's architecture costs."""
+    """What one image of a trial's architecture costs: the few numbers of its `Cost` that a simulation of 50,000 keeps."""
 
     training_flops: int
     validation_flops: int
     parameters: int
+    held_elements: int
+    index_elements: int
+    largest_elements: int
 
     @classmethod
-    def of(cls, event: TrialProposed) -> Figures:
-        """As the journal has them."""
-        return cls(event.forward_flops + event.backward_flops, event.validation_flops, event.parameters)
+    def of(cls, cost: Cost) -> Figures:
+        """As counted."""
+        return cls(
+            cost.training_flops,
+            cost.forward_validation_flops,
+            cost.parameters,
+            cost.held_elements,
+            cost.index_elements,
+            cost.largest_elements,
+        )
+
+    def training_memory(self, batch: int, bytes_per_element: int) -> int:
+        """Bytes that a training step needs at the least: see `Cost.training_memory`."""
+        return training_memory(
+            batch,
+            bytes_per_element,
+            self.parameters,
+            self.held_elements,
+            self.index_elements,
+            self.largest_elements,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,21 @@ from statistics import median, pstdev
 from aiperf.errors import BadConfiguration
 from aiperf.events import (
     AnyEvent,
+    CeilingMeasured,
+    EpochFinished,
     Progress,
     RunStarted,
     TrialLost,
     TrialPrepared,
     TrialProposed,
     TrialStarted,
+    Work,
     WorkerJoined,
     WorkerLost,
 )
 from aiperf.journal import read
 from aiperf.plan import run_folder
+from aiperf.train.conf import ELEMENT_BYTES
 from cluster.conf import SimulatedConf
 
 
@@ -46,6 +50,10 @@ class Profile:
     losses: int = 0
     """Attempts that ended with their worker, or in it."""
     memory_bytes: int = 0
+    precision: str | None = None
+    """Of the trials: fp32, tf32, bf16 or fp16."""
+    ceilings: dict[str, int] = field(default_factory=dict)
+    """The smallest measured one of each starting graph, by its fingerprint: what the run's proposals kept to."""
 
 
 def profile(events: Iterable[AnyEvent]) -> Profile:
@@ -68,17 +76,16 @@ def profile(events: Iterable[AnyEvent]) -> Profile:
                 found.proposal_seconds.append(event.seconds)
             case TrialStarted():
                 found.attempts += 1
+            case CeilingMeasured():
+                known = found.ceilings.get(event.family, event.batch_size)
+                found.ceilings[event.family] = min(known, event.batch_size)
             case TrialPrepared():
+                found.precision = event.precision
                 found.build_seconds.append(event.build_seconds + event.weights_seconds)
                 found.compile_seconds.append(event.compile_seconds)
-            case Progress():
-                training, validation, parameters = operations[event.trial]
-                done = event.training_images * training + event.validation_images * validation
-                if event.busy_seconds > 0 and done:
-                    found.speeds.setdefault(event.worker, []).append(done / (event.busy_seconds * found.ranks))
-                    found.input_shares.append(event.input_seconds / event.busy_seconds)
-                if event.checkpoint_seconds > 0:
-                    found.checkpoint_seconds.append((event.checkpoint_seconds, parameters))
+            case Progress() | EpochFinished():
+                if event.interval is not None:
+                    _worked(found, event.interval, operations[event.trial])
             case WorkerLost() | TrialLost():
                 found.losses += 1
             case _:
@@ -86,10 +93,19 @@ def profile(events: Iterable[AnyEvent]) -> Profile:
     return found
 
 
-def calibrated(conf: SimulatedConf, run: str, runs: str) -> SimulatedConf:
-    """The configuration with what a run's journal shows; workers, links and everything it cannot show stay as configured.
+def _worked(found: Profile, work: Work, operations: tuple[int, int, int]) -> None:
+    """`operations`: of a training image, of a validation image; and the network's parameters."""
+    training, validation, parameters = operations
+    done = work.training_images * training + work.validation_images * validation
+    if work.busy_seconds > 0 and done:
+        found.speeds.setdefault(work.worker, []).append(done / (work.busy_seconds * found.ranks))
+        found.input_shares.append(work.input_seconds / work.busy_seconds)
+    if work.checkpoint_seconds > 0:
+        found.checkpoint_seconds.append((work.checkpoint_seconds, parameters))
 
-    The speed is that of busy time, in which the exchange of gradients stands already; so links cost nothing any more.
+
+def profile_of(run: str, runs: str) -> Profile:
+    """What the journal of a real run shows.
 
     Raises:
         BadConfiguration: the run is simulated itself, or trained nothing.
@@ -101,9 +117,18 @@ def calibrated(conf: SimulatedConf, run: str, runs: str) -> SimulatedConf:
     if first.simulated:
         raise BadConfiguration(f"a profile is taken from a real run; '{run}' is simulated")
     found = profile(events)
-    speeds = {worker: median(values) for worker, values in found.speeds.items()}
-    if not speeds:
+    if not found.speeds:
         raise BadConfiguration(f"a profile needs a run that trained; '{run}' holds no progress")
+    return found
+
+
+def calibrated(conf: SimulatedConf, found: Profile) -> SimulatedConf:
+    """The configuration with what a run's journal shows; workers, links and everything it cannot show stay as configured.
+
+    The speed is that of busy time, in which the exchange of gradients stands already; so links cost nothing any more. The
+    ceilings are left to whoever knows the starting graph.
+    """
+    speeds = {worker: median(values) for worker, values in found.speeds.items()}
     typical = median(speeds.values())
     spread = pstdev(speeds.values()) / typical if len(speeds) > 1 else conf.speed_spread
     copied = [parameters * 8 / seconds for seconds, parameters in found.checkpoint_seconds]
@@ -113,6 +138,7 @@ def calibrated(conf: SimulatedConf, run: str, runs: str) -> SimulatedConf:
         accelerators=found.ranks,
         flops=typical,
         memory_bytes=found.memory_bytes,
+        bytes_per_element=conf.bytes_per_element if found.precision is None else ELEMENT_BYTES[found.precision],
         step_seconds=0.0,
         speed_spread=min(1.0, spread),
         overlap=1.0,

@@ -26,11 +26,13 @@ from aiperf.events import (
     TrialProposed,
     TrialRejected,
     TrialStarted,
+    Work,
     WorkerJoined,
     WorkerLost,
 )
 from aiperf.simulate.attempt import Task
 from aiperf.simulate.laws import (
+    CEILING,
     ENDS,
     LIMITS,
     LOST,
@@ -97,6 +99,8 @@ class Record:
     """All that were ever there."""
     trials: dict[int, Trial] = field(default_factory=dict)
     requests: dict[int, ProposalRequested] = field(default_factory=dict)
+    _ceilings: list[tuple[int, int]] = field(default_factory=list)
+    """(line, batch size) of each that is smaller than all before it."""
     _away: dict[str, list[int]] = field(default_factory=dict)
     _next_number: int = 0
     _schedule: dict[str, Any] = field(default_factory=dict)
@@ -137,6 +141,7 @@ class Record:
                 self._requested(event)
             case TrialProposed():
                 request = self._answered(event.number)
+                self._check_batch(event, request.position)
                 self.trials[event.number] = Trial(
                     event.number,
                     request.round,
@@ -154,9 +159,12 @@ class Record:
             case TrialPrepared():
                 self._current(event.trial, event.attempt)
             case Progress():
-                self._progress(event)
+                self._worked(event, event)
             case EpochFinished():
-                self._current(event.trial, event.attempt).tally.end_epoch(event)
+                trial = self._current(event.trial, event.attempt)
+                if event.interval is not None:
+                    self._worked(event, event.interval)
+                trial.tally.end_epoch(event)
             case BatchReduced():
                 self._current(event.trial, event.attempt).tally.begin_again(event)
             case TrialFinished():
@@ -175,7 +183,8 @@ class Record:
             case RunEnded():
                 self.ended = event
             case CeilingMeasured():
-                pass
+                if not self._ceilings or event.batch_size < self._ceilings[-1][1]:
+                    self._ceilings.append((self.line, event.batch_size))
             case _:
                 assert_never(event)
 
@@ -236,6 +245,17 @@ class Record:
         self.workers[request.worker].requested.discard(number)
         return request
 
+    def _check_batch(self, event: TrialProposed, position: int) -> None:
+        """A proposal saw the first `position` lines, with the ceilings that stand there."""
+        ceiling = min((batch_size for line, batch_size in self._ceilings if line <= position), default=None)
+        if ceiling is not None and event.batch_size > ceiling:
+            raise BrokenLaw(
+                CEILING,
+                f"trial {event.number} is to train batches of {event.batch_size}; the first {position} lines measured that "
+                f"{ceiling} is the most",
+                event.number,
+            )
+
     def _started(self, event: TrialStarted) -> None:
         trial, worker = self._known(event.trial), self.workers.get(event.worker)
         if worker is None:
@@ -268,23 +288,23 @@ class Record:
         trial.tally.begin(event)
         trial.state, trial.worker, trial.attempt = "running", event.worker, event.attempt
 
-    def _progress(self, event: Progress) -> None:
+    def _worked(self, event: Progress | EpochFinished, work: Work) -> None:
         trial = self._current(event.trial, event.attempt)
-        worker = self.workers[event.worker]
+        worker = self.workers[work.worker]
         if worker.trial != event.trial:
             raise BrokenLaw(
-                ONE_TRIAL, f"worker {event.worker} trains trial {worker.trial}, not {event.trial}", event.trial
+                ONE_TRIAL, f"worker {work.worker} trains trial {worker.trial}, not {event.trial}", event.trial
             )
-        if not worker.interval_end <= event.start <= event.end <= event.at:
+        if not worker.interval_end <= work.start <= work.end <= event.at:
             raise BrokenLaw(
                 TIME,
-                f"an interval from {event.start!r} to {event.end!r} s, heard at {event.at!r}; worker {event.worker}'s last one "
+                f"an interval from {work.start!r} to {work.end!r} s, heard at {event.at!r}; worker {work.worker}'s last one "
                 f"ended at {worker.interval_end!r}",
                 event.trial,
             )
         reached = self.witness.sums[event.trial, event.attempt].get(event.epoch, set())
-        trial.tally.book(event, reached)
-        worker.interval_end = event.end
+        trial.tally.book(event, work, reached)
+        worker.interval_end = work.end
 
     def _finished(self, event: TrialFinished) -> None:
         trial = self._known(event.trial)

@@ -24,11 +24,13 @@ from aiperf.simulate.checkpoints import Checkpoints
 from aiperf.simulate.clock import VirtualClock
 from aiperf.simulate.executor import World
 from aiperf.simulate.fault_words import parse_all
+from aiperf.simulate.memory import memory_of
 from aiperf.simulate.pace import Figures, pace
-from aiperf.simulate.profile import calibrated
+from aiperf.simulate.profile import calibrated, profile_of
 from aiperf.simulate.sittings import Effort, drive
 from aiperf.simulate.witness import Witness
 from aiperf.system.describe import describe
+from aiperf.train.batch_sizes import LEAST
 from aiperf.train.data.conf import Cifar10Conf, ImagenetConf
 from aiperf.train.data.describe import describe as describe_data
 from aiperf.train.data.description import (
@@ -44,7 +46,6 @@ from aiperf.train.data.description import (
 from aiperf.units import count, duration, size
 from cluster.conf import SimulatedConf
 from morphism import cost
-from searchers.history import Space
 
 MOST_EPOCHS = 20_000_000
 """A run with more epochs than this would fill a disk, and is refused."""
@@ -63,7 +64,8 @@ def simulate(conf: RunConf) -> Path:
     """Simulates a run from its beginning to its end and says what that cost; gives the run's folder.
 
     Raises:
-        BadConfiguration: a fault or an option that there is not, or a run that could not be simulated in a life's time.
+        BadConfiguration: a fault or an option that there is not, a starting graph too large for the memory, or a run that could
+            not be simulated in a life's time.
     """
     opening = open_run(conf)
     folder = new_folder(conf, time.time())
@@ -82,10 +84,15 @@ def open_run(conf: RunConf) -> Opening:
         )
     _check(cluster)
     parse_all(cluster.faults, conf.seed)
-    if cluster.profile is not None:
-        cluster = calibrated(cluster, cluster.profile, conf.runs)
+    profile = None if cluster.profile is None else profile_of(cluster.profile, conf.runs)
+    if profile is not None:
+        cluster = calibrated(cluster, profile)
     machine = Machine(describe(), cluster.accelerators, cluster.accelerators, cluster.memory_bytes)
     plan = make_plan(replace(conf, cluster=cluster), machine, _dataset(conf))
+    if profile is not None and (ceiling := profile.ceilings.get(plan.graph.fingerprint)) is not None:
+        cluster = replace(cluster, ceiling=ceiling)  # of the same starting graph alone: it says nothing of another
+        plan = replace(plan, conf=replace(plan.conf, cluster=cluster))
+    memory_of(cluster, conf.trainer, plan.graph)  # refuses one that holds nothing
     _refuse_endless(cluster, plan)
     return Opening(cluster, plan, first_line(plan))
 
@@ -105,11 +112,11 @@ def world_of(opening: Opening, proposer: Proposer | None = None, witness: Witnes
         task=Task(data.training_images, data.validation_images, data.classes),
         seed=plan.conf.seed,
         space=plan.space,
+        memory=memory_of(conf, plan.conf.trainer, plan.graph),
         proposer=proposer or proposer_of(plan.conf.searcher, plan.conf.hpo),
         clock=VirtualClock(),
         checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),
         faults=parse_all(conf.faults, plan.conf.seed),
-        start_flops=_figures(plan.space).training_flops,
         witness=witness,
     )
 
@@ -131,11 +138,6 @@ def told(effort: Effort, simulated_seconds: float) -> str:
     if effort.sittings > 1:
         lines.insert(1, f"{effort.sittings} drivers, {effort.sittings - 1} of which died")
     return "\n".join(lines)
-
-
-def _figures(space: Space) -> Figures:
-    counted = cost(space.start)
-    return Figures(counted.forward_flops + counted.backward_flops, counted.forward_validation_flops, counted.parameters)
 
 
 def _dataset(conf: RunConf) -> DataSet:
@@ -176,6 +178,10 @@ def _check(conf: SimulatedConf) -> None:
         _must(getattr(conf, option) >= 0, option, "is at least 0", getattr(conf, option))
     for option in ("overlap", "speed_spread"):
         _must(0 <= getattr(conf, option) <= 1, option, "lies between 0 and 1", getattr(conf, option))
+    _must(
+        conf.bytes_per_element in (2, 4), "bytes_per_element", "is 2 (BF16, FP16) or 4 (FP32)", conf.bytes_per_element
+    )
+    _must(conf.ceiling is None or conf.ceiling >= LEAST, "ceiling", f"is at least {LEAST}, or none", conf.ceiling)
     _must(bool(conf.links), "links", "has at least one layer", conf.links)
 
 
@@ -187,7 +193,12 @@ def _must(holds: bool, option: str, law: str, value: object) -> None:
 def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
     data = plan.dataset
     of_start = pace(
-        conf, _figures(plan.space), plan.space.default_batch_size, 1.0, data.training_images, data.validation_images
+        conf,
+        Figures.of(cost(plan.graph)),
+        plan.space.default_batch_size,
+        1.0,
+        data.training_images,
+        data.validation_images,
     )
     epochs = conf.workers * plan.conf.schedule.duration_seconds / of_start.epoch_seconds
     if epochs > MOST_EPOCHS:

@@ -19,7 +19,7 @@ from aiperf.events import AnyEvent, RunResumed, RunStarted
 from aiperf.journal import read
 from aiperf.simulate.chronicle import Chronicle
 from aiperf.simulate.executor import SimulatedExecutor, World
-from aiperf.simulate.faults import DriverKilled
+from aiperf.simulate.faults.death import DriverKilled
 
 SITTINGS = 200
 """More deaths of drivers than this are no run any more."""

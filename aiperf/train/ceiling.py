@@ -1,4 +1,4 @@
-"""The largest batch that fits, and what is done when one does not.
+"""The largest batch that fits on a device.
 
 On CUDA it is measured: a forward and a backward pass at growing batches, until memory is full. A CPU never says that it is out
 of memory before the kernel kills somebody, so there it is computed: the modelled training memory (see `morphism.cost`) against
@@ -12,16 +12,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from aiperf.errors import BadConfiguration
+from aiperf.train.batch_sizes import largest, nothing_fits
 from aiperf.train.collective import Collective
 from aiperf.train.conf import TrainerConf
 from aiperf.train.module import build
 from aiperf.train.precision import Precision
 from morphism import Graph, Map, cost
-
-LEAST = 8
-"""The smallest batch per accelerator, and the grain of all others."""
-LARGEST = 8192
-"""No batch above it is tried: from here on larger ones are no faster, and train worse."""
 
 
 class DoesNotFit(Exception):
@@ -49,17 +46,11 @@ def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
         raise DoesNotFit(f"batch {batch} needs at least {needed} bytes, and a rank may use {limit}")
 
 
-def smaller(batch: int) -> int | None:
-    """Three quarters of a batch, rounded down to a multiple of 8; None when there is none left.
-
-    >>> smaller(448), smaller(16), smaller(8)
-    (336, 8, None)
-    """
-    return max(LEAST, batch * 3 // 4 // LEAST * LEAST) if batch > LEAST else None
-
-
 def largest_batch(graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int) -> int:
-    """The largest multiple of 8, up to 8192, whose step fits into `conf.ceiling_share` of the limit; 0 when none does."""
+    """The largest multiple of 8, up to 8192 and to 3 %, whose step fits into `conf.ceiling_share` of the limit.
+
+    Raises BadConfiguration where not even the smallest batch does: nothing could be trained there.
+    """
     allowed = int(limit * conf.ceiling_share)
 
     def fits(batch: int) -> bool:
@@ -67,17 +58,10 @@ def largest_batch(graph: Graph, device: torch.device, precision: Precision, conf
             return cost(graph).training_memory(batch, precision.bytes_per_element) <= allowed
         return _peak(graph, batch, device, precision, channels_last=conf.channels_last) <= allowed
 
-    low, high = 0, LEAST
-    while high <= LARGEST and fits(high):
-        low, high = high, high * 2
-    high = min(high, LARGEST + LEAST)
-    while high - low > max(LEAST, low // 32):  # to 3 %: each try costs a step, and TPE moves well below the ceiling
-        middle = (low + high) // 2 // LEAST * LEAST
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    found = largest(fits)
+    if not found:
+        raise BadConfiguration(nothing_fits(graph, precision.bytes_per_element, allowed))
+    return found
 
 
 def _peak(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> int:

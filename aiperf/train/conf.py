@@ -15,6 +15,9 @@ CollectiveChoice = Literal["auto", "horovod", "torch", "none"]
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
 
+ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+"""Of an activation in each precision, as it lies in memory."""
+
 
 @dataclass
 class TrainerConf:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from aiperf.errors import BadConfiguration
+from aiperf.train.conf import ELEMENT_BYTES
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -29,7 +30,8 @@ class Precision:
 
     @property
     def bytes_per_element(self) -> int:
-        return self.dtype.itemsize
+        """Of an activation."""
+        return ELEMENT_BYTES[self.name]
 
     def computing(self) -> AbstractContextManager[object]:
         """Within it, forward passes compute in this precision (autocast for the 16-bit ones)."""

@@ -8,7 +8,7 @@ import pytest
 
 from aiperf.errors import BadConfiguration
 from aiperf.simulate.fault_words import KINDS, parse, parse_all
-from aiperf.simulate.faults import WorkerLost
+from aiperf.simulate.faults.workers import WorkerLost
 
 
 @pytest.mark.parametrize("name", KINDS)

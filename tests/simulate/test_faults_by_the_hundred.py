@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.simulate.cases import Failed, explained, play, random_case, smaller
+from aiperf.simulate.cases import Case, Failed, explained, play, random_case, smaller
 
 BLOCK = 25
 
@@ -22,6 +22,12 @@ def check(first: int) -> None:
 @pytest.mark.parametrize("first", range(0, 400, BLOCK))
 def test_runs_full_of_faults_keep_every_law(first: int) -> None:
     check(first)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_drivers_that_are_killed_about_the_runs_end_keep_every_law(seed: int) -> None:
+    # One that is killed while it writes the end holds an end in memory that stands nowhere; the next one writes its own.
+    play(Case(seed, workers=4, workers_per_host=2, seconds=20.0, faults=("driver_dies(rate=0.7, seconds=1)",)))
 
 
 @pytest.mark.slow

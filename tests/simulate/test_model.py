@@ -11,8 +11,9 @@ from aiperf.simulate.clock import VirtualClock
 from aiperf.simulate.learning import curve
 from aiperf.simulate.pace import Figures, exchange_seconds, pace
 from cluster.conf import LinkConf, SimulatedConf
+from morphism import cost, start
 
-RESNET50 = Figures(23_053_000_000, 7_806_585_544, 25_557_032)
+RESNET50 = Figures.of(cost(start("resnet50_v1")))
 
 
 def test_one_rank_exchanges_nothing() -> None:

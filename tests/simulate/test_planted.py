@@ -23,7 +23,7 @@ from aiperf.drive.session import Standing
 from aiperf.events import (
     AnyEvent,
     BatchReduced,
-    Progress,
+    EpochFinished,
     RunResumed,
     TrialFinished,
     TrialStarted,
@@ -33,11 +33,13 @@ from aiperf.events import (
 from aiperf.hear import hear
 from aiperf.journal import Journal
 from aiperf.messages import Advanced, Done, Train, Word, WorkerUp
+from aiperf.news import news
 from aiperf.run import Run, Trial, evolve
 from aiperf.score import Window
 from aiperf.seeds import derive
 from aiperf.simulate import laws
-from aiperf.simulate.cases import Case, Failed, explained, play, smaller
+from aiperf.simulate.cases import SCARCE, Case, Failed, explained, play, smaller
+from searchers.history import CeilingKnown, News
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -126,9 +128,21 @@ def dropping_the_last_word_of_an_epoch(patch: pytest.MonkeyPatch) -> None:
     epoch_done = aiperf.hear._epoch_done
 
     def without(*arguments: Any) -> list[AnyEvent]:
-        return [event for event in epoch_done(*arguments) if not isinstance(event, Progress)]
+        return [
+            msgspec.structs.replace(event, interval=None) if isinstance(event, EpochFinished) else event
+            for event in epoch_done(*arguments)
+        ]
 
     patch.setattr(aiperf.hear, "_epoch_done", without)
+
+
+def leaving_the_last_interval_of_an_epoch_out_of_the_books(patch: pytest.MonkeyPatch) -> None:
+    take = Books.take
+
+    def without(self: Books, event: AnyEvent) -> None:
+        take(self, msgspec.structs.replace(event, interval=None) if isinstance(event, EpochFinished) else event)
+
+    patch.setattr(Books, "take", without)
 
 
 def counting_an_epoch_twice_after_out_of_memory(patch: pytest.MonkeyPatch) -> None:
@@ -142,15 +156,16 @@ def counting_an_epoch_twice_after_out_of_memory(patch: pytest.MonkeyPatch) -> No
 
 
 def hearing_words_from_before_the_memory_ran_out(patch: pytest.MonkeyPatch) -> None:
+    advanced = aiperf.hear._advanced
+
     def whatever_its_batch(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
-        as_now = msgspec.structs.replace(word, batch_size=trial.batch_size)
-        return aiperf.hear._worked(trial, as_now, now) if word.epoch == trial.current_epoch else []
+        return advanced(trial, msgspec.structs.replace(word, batch_size=trial.batch_size), now)
 
     patch.setattr(aiperf.hear, "_advanced", whatever_its_batch)
 
 
 def counting_an_epoch_twice_after_a_loss(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Books, "_waste", lambda self, rows: None)
+    patch.setattr(Books, "_waste", lambda self, opened, epoch: None)
 
 
 def beginning_anew_with_a_worker_that_comes_back(patch: pytest.MonkeyPatch) -> None:
@@ -265,10 +280,22 @@ def telling_another_accuracy_than_was_measured(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(aiperf.hear, "finish", boast)
 
 
+def searching_without_the_measured_ceiling(patch: pytest.MonkeyPatch) -> None:
+    def silent(run: Run, event: AnyEvent) -> list[News]:
+        return [one for one in news(run, event) if not isinstance(one, CeilingKnown)]
+
+    patch.setattr(aiperf.drive.driver, "news", silent)
+
+
 SLOW = "straggler(rate=1, factor=5)"
 """So that an epoch has several intervals."""
 LOSSES = case(1, "worker_lost(rate=0.5)")
 DEATHS = case(2, "driver_dies(rate=0.03)")
+DEATHS_AND_LOSSES = case(23, "driver_dies(rate=0.2, seconds=5)", "worker_lost(rate=0.7)")
+"""So many of both that they fall into one turn."""
+OVERTAKEN = case(28, "bad_proposal(rate=0.5)", searches=True, seconds=400.0, workers=24, turn_seconds=5.0)
+"""Only a checkpoint that is dropped in the turn of a request, and stands behind it, is news that the request must not see. That
+takes a rejection and the end of a trial outside the best in one turn; and about half of such news alters what is drawn."""
 PLANTS: list[tuple[Plant, Case, str]] = [
     (counting_words_of_dead_attempts, case(3, "late(rate=0.5)", "crash(rate=0.5, final=0)"), laws.ONCE),
     (retrying_without_end, LOSSES, laws.LIMITS),
@@ -280,6 +307,7 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (resuming_with_workers_that_are_gone, case(3, "driver_dies(rate=0.03)"), laws.REPLAY),
     (a_window_off_by_an_interval, case(6), laws.SCORE),
     (dropping_the_last_word_of_an_epoch, case(7), laws.LOST),
+    (leaving_the_last_interval_of_an_epoch_out_of_the_books, case(7), laws.ONCE),
     (counting_an_epoch_twice_after_out_of_memory, case(8, "memory_runs_out(rate=0.8)", SLOW), laws.ONCE),
     (
         hearing_words_from_before_the_memory_ran_out,
@@ -289,21 +317,18 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (counting_an_epoch_twice_after_a_loss, case(20, "worker_lost(rate=0.7, when=during)", SLOW), laws.ONCE),
     (beginning_anew_with_a_worker_that_comes_back, LOSSES, laws.ROUNDS),
     (asking_for_a_round_twice_after_a_rejection, case(20, "bad_proposal(rate=0.4)", workers=8), laws.ROUNDS),
-    (beginning_with_whatever_proposal_comes_first, case(10, "late(rate=0.5)"), laws.ROUNDS),
-    (waiting_for_ever_for_a_proposal, case(11, "generator_dead(rate=0.5)"), laws.IDLE),
+    (beginning_with_whatever_proposal_comes_first, case(10, "late(rate=0.5)", workers=8), laws.ROUNDS),
+    (waiting_for_ever_for_a_proposal, case(11, "generator_dead(rate=0.5)", workers=8), laws.IDLE),
     (waiting_for_ever_for_a_silent_worker, case(12, "worker_hung(rate=0.5)"), laws.IDLE),
-    (taking_a_late_worker_for_a_dead_one, case(13, "late(rate=0.5)"), laws.IDLE),
+    (taking_a_late_worker_for_a_dead_one, case(13, "late(rate=0.5)", workers=8), laws.IDLE),
     (ending_a_trial_whose_last_epoch_never_arrived, case(14, "never(rate=0.1)"), laws.LOST),
-    (acting_before_it_is_written, case(23, "driver_dies(rate=0.05)", "worker_lost(rate=0.7)"), laws.WRITTEN),
+    (acting_before_it_is_written, DEATHS_AND_LOSSES, laws.WRITTEN),
     (a_clock_that_steps_back, case(15), laws.TIME),
     (never_ending, case(16), laws.ENDS),
     (lines_that_are_taken_in_and_not_written, LOSSES, laws.REPLAY),
     (telling_another_accuracy_than_was_measured, case(17), laws.SCORE),
-    (
-        proposals_that_see_the_future,
-        case(28, "bad_proposal(rate=0.4)", searches=True, seconds=1500.0, workers=8, turn_seconds=2.0),
-        laws.AGAIN,
-    ),
+    (proposals_that_see_the_future, OVERTAKEN, laws.AGAIN),
+    (searching_without_the_measured_ceiling, case(29, memory_bytes=SCARCE), laws.CEILING),
 ]
 
 
@@ -330,6 +355,30 @@ def test_a_planted_defect_is_caught(plant: Plant, planted_in: Case, law: str, mo
         play(planted_in)
 
     assert caught.value.law == law, str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "planted_in"), [each[:2] for each in PLANTS], ids=[each[0].__name__ for each in PLANTS]
+)
+def test_a_planted_defect_is_caught_without_luck_with_its_seed(
+    plant: Plant, planted_in: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+
+    caught = sum(_is_caught(replace(planted_in, seed=seed)) for seed in range(12))
+
+    # Every case came to 10 of 12 at least when it was written; below this it is the case that is weak.
+    assert caught >= 8
+
+
+def _is_caught(planted_in: Case) -> bool:
+    """By whichever law sees it first."""
+    try:
+        play(planted_in)
+    except Failed:
+        return True
+    return False
 
 
 def test_a_broken_law_is_told_with_its_seed_a_short_journal_and_the_trials_story(

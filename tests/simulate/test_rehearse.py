@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.__main__ import main as command_line
 from aiperf.conf import RunConf
 from aiperf.limits import ScheduleConf
 from aiperf.simulate.picture import draw
 from aiperf.simulate.rehearse import alone, differences, rehearse, sizes
-from aiperf.simulate.sweep import configured, cost_of_faults, line, lost, table, told_of
+from aiperf.simulate.sweep import HEAD, announced, configured, cost_of_faults, line, lost, told_of
 from aiperf.train.data.conf import ImagenetConf
 from cluster.conf import SimulatedConf
 from searchers.conf import OffConf, RandomConf
@@ -55,8 +56,19 @@ def test_clusters_without_faults_scale_within_a_hundredth_and_are_drawn(conf: Ru
     assert sweep[1].score_flops_per_second > 7 * sweep[0].score_flops_per_second
     assert sum(sweep[1].shares.values()) == pytest.approx(1.0)
     assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
-    assert "efficiency" in line(sweep[1]) and "compile" in lost(sweep[1]) and table(sweep).count("\n") == 3
+    assert {len(HEAD)} == {len(line(each)) for each in sweep}
+    assert "with 1 worker:" in lost(sweep[0]) and "compile" in lost(sweep[1])
     assert "one worker alone" in told_of(reference)
+
+
+def test_a_sweep_says_before_its_first_figure_that_nothing_of_it_is_measured(conf: RunConf) -> None:
+    assert announced(conf).startswith("simulated clusters: 2 h 47 min of a virtual clock each")
+    assert "searcher random, tuning off, faults: none. No work is done" in announced(conf)
+
+
+def test_a_sweep_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line(["rehearse", "--help"]) == 0
+    assert "usage: python -m aiperf rehearse" in capsys.readouterr().out
 
 
 def test_what_faults_cost_is_told_line_by_line_and_the_lines_add_up(conf: RunConf) -> None:

@@ -10,12 +10,12 @@ import pytest
 from aiperf.books import books
 from aiperf.conf import RunConf
 from aiperf.errors import BadConfiguration
-from aiperf.events import Progress, RunStarted, TrialPrepared
+from aiperf.events import EpochFinished, Progress, RunStarted, TrialPrepared, Work
 from aiperf.journal import NAME, read
 from aiperf.ledger import ledger
 from aiperf.limits import LimitsConf, ScheduleConf
 from aiperf.score import score, window
-from aiperf.simulate.profile import calibrated, profile
+from aiperf.simulate.profile import calibrated, profile, profile_of
 from aiperf.simulate.session import open_run, simulate, world_of
 from aiperf.simulate.sittings import drive
 from aiperf.train.data.conf import ImagenetConf, SyntheticConf
@@ -101,7 +101,16 @@ def test_a_run_of_more_epochs_than_can_be_simulated_is_refused_with_what_to_chan
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("workers", 0), ("flops", 0.0), ("overlap", 1.5), ("links", []), ("turn_seconds", -1.0)]
+    ("option", "value"),
+    [
+        ("workers", 0),
+        ("flops", 0.0),
+        ("overlap", 1.5),
+        ("links", []),
+        ("turn_seconds", -1.0),
+        ("bytes_per_element", 1),
+        ("ceiling", 0),
+    ],
 )
 def test_an_option_without_sense_is_refused_by_name(option: str, value: object) -> None:
     with pytest.raises(BadConfiguration, match=f"cluster.{option} "):
@@ -116,17 +125,17 @@ def test_a_limit_that_makes_no_run_is_refused_by_name(option: str) -> None:
 
 def test_intervals_widen_with_the_workers_and_none_is_a_stub(tmp_path: Path) -> None:
     conf = replace(configured(hours=1.0, join_seconds=0.0), limits=LimitsConf(progress_per_second=3 / 50))
-    ends: dict[int, list[Progress]] = {}
-    for event in read(journal(conf, tmp_path / NAME)):
-        if isinstance(event, Progress):
-            ends.setdefault(event.trial, []).append(event)
+    intervals: list[Work] = [
+        event.interval
+        for event in read(journal(conf, tmp_path / NAME))
+        if isinstance(event, Progress | EpochFinished) and event.interval is not None
+    ]
 
     lengths = [
-        event.end - event.start
-        for said in ends.values()
-        for event in said
+        each.end - each.start
+        for each in intervals
         # not those that the window's edges cut, nor what follows them
-        if not any(event.start <= edge <= event.end + 75.0 for edge in (1200.0, 3600.0)) and event.start > 1300.0
+        if not any(each.start <= edge <= each.end + 75.0 for edge in (1200.0, 3600.0)) and each.start > 1300.0
     ]
 
     assert lengths
@@ -149,7 +158,7 @@ def test_a_calibrated_cluster_does_what_the_run_did_that_it_was_calibrated_by(tm
     conf = configured(seed=3, flops=2e13, step_seconds=0.05, input_share=0.05, compile_seconds=120.0)
     real = _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
 
-    guess = calibrated(SimulatedConf(workers=3), str(real), str(tmp_path))
+    guess = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path)))
     again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
 
     first, second = (score(books(read(path))).flops_per_second for path in (real, again))
@@ -161,11 +170,24 @@ def test_a_profile_of_a_simulated_run_is_refused(tmp_path: Path) -> None:
     path = journal(configured(hours=0.5), tmp_path / NAME)
 
     with pytest.raises(BadConfiguration, match="simulated"):
-        calibrated(SimulatedConf(), str(path.parent), str(tmp_path))
+        profile_of(str(path.parent), str(tmp_path))
+
+
+@pytest.mark.parametrize(("start", "ceiling"), [("resnet50_v1", 448), ("resnet50_v1_5", None)])
+def test_workers_of_a_profile_say_the_ceiling_that_was_measured_of_the_same_starting_graph(
+    start: str, ceiling: int | None, tmp_path: Path
+) -> None:
+    real = _as_if_real(journal(configured(hours=0.5, ceiling=448), tmp_path / "simulated.jsonl"), tmp_path / "real")
+
+    opening = open_run(replace(configured(hours=0.5, profile=str(real)), start=start))
+
+    assert opening.conf.ceiling == ceiling
+    assert opening.conf.bytes_per_element == 4
+    assert opening.first.config["cluster"]["ceiling"] == ceiling
 
 
 def _as_if_real(path: Path, folder: Path) -> Path:
-    """The same journal, without the mark: what a profile is taken from."""
+    """The same journal, without the mark and with a real precision: what a profile is taken from."""
     import msgspec
 
     from aiperf.journal import Journal
@@ -175,5 +197,13 @@ def _as_if_real(path: Path, folder: Path) -> Path:
     first = events[0]
     assert isinstance(first, RunStarted) and any(isinstance(event, Progress) for event in events)
     with Journal(folder / NAME) as written:
-        written.append([msgspec.structs.replace(first, simulated=False), *events[1:]])
+        written.append(
+            [
+                msgspec.structs.replace(first, simulated=False),
+                *(
+                    msgspec.structs.replace(event, precision="fp32") if isinstance(event, TrialPrepared) else event
+                    for event in events[1:]
+                ),
+            ]
+        )
     return folder

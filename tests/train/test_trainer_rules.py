@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
+from aiperf.train.batch_sizes import LARGEST, LEAST, largest, smaller
 from aiperf.train.blame import hung
-from aiperf.train.ceiling import LEAST, largest_batch, smaller
+from aiperf.train.ceiling import largest_batch
 from aiperf.train.clock import EpochClock, Reports, Span
 from aiperf.train.collective import choose, dense_view
 from aiperf.train.conf import TrainerConf, ranks_of_worker
@@ -94,7 +95,7 @@ def test_a_smaller_batch_is_a_multiple_of_8_and_reaches_8_in_the_end(batch: int)
     assert smaller(LEAST) is None
 
 
-@pytest.mark.parametrize("megabytes", [1, 20, 300])
+@pytest.mark.parametrize("megabytes", [20, 300, 5000])
 def test_on_a_cpu_the_ceiling_is_the_largest_batch_whose_modelled_memory_fits(megabytes: int) -> None:
     graph, precision = start("resnet20"), Precision("fp32", "cpu")
     limit = megabytes * 2**20
@@ -102,15 +103,28 @@ def test_on_a_cpu_the_ceiling_is_the_largest_batch_whose_modelled_memory_fits(me
     ceiling = largest_batch(graph, CPU, precision, TrainerConf(), limit)
 
     allowed = limit * TrainerConf().ceiling_share
-    if ceiling:
-        assert cost(graph).training_memory(ceiling, 4) <= allowed
+    assert cost(graph).training_memory(ceiling, 4) <= allowed
     grain = max(LEAST, ceiling // 32) + LEAST
     assert cost(graph).training_memory(ceiling + grain, 4) > allowed
 
 
+def test_a_starting_graph_that_fits_at_no_batch_is_refused_with_what_to_change() -> None:
+    with pytest.raises(BadConfiguration, match=r"batch 8.*943718 may be used.*start="):
+        largest_batch(start("resnet20"), CPU, Precision("fp32", "cpu"), TrainerConf(), 2**20)
+
+
+@given(st.integers(0, 9000))
+def test_the_largest_batch_is_found_to_3_percent_and_always_fits(most: int) -> None:
+    found = largest(lambda batch: batch <= most)
+
+    assert found % LEAST == 0 and found <= min(most, LARGEST)
+    assert min(most, LARGEST) - found < max(LEAST, found // 32) + LEAST
+
+
 def test_no_precision_is_narrower_than_16_bits() -> None:
     for name in ("fp32", "tf32", "bf16", "fp16"):
-        assert Precision(name, "cpu").dtype.itemsize >= 2
+        precision = Precision(name, "cpu")
+        assert precision.dtype.itemsize == precision.bytes_per_element >= 2
 
 
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:

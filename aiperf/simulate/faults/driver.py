@@ -1,0 +1,55 @@
+"""Faults of the driver and of its disk: killed between any two lines or orders, the last line torn; no room for a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiperf.events import AnyEvent
+from aiperf.messages import Order
+from aiperf.simulate.faults.death import Death, DriverKilled
+from aiperf.simulate.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from aiperf.simulate.executor import SimulatedExecutor
+
+
+@dataclass(slots=True, eq=False)
+class DriverDies(Fault):
+    """The driver is killed as it writes or sends; the last line may be torn. The run is resumed after a while."""
+
+    rate: float = 0.01
+    """Of all appends, and of all orders."""
+    seconds: float = 20.0
+    """On average, until the run is resumed."""
+
+    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
+        if self.draw.random() >= self.rate:
+            return None
+        whole = self.draw.randint(0, len(events))
+        return Death(whole, self.draw.choice((0.0, self.draw.random())), self.draw.expovariate(1 / self.seconds))
+
+    def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
+        if self.draw.random() < self.rate:
+            raise DriverKilled(self.draw.expovariate(1 / self.seconds))
+
+
+@dataclass(slots=True, eq=False)
+class DiskFull(Fault):
+    """The disk takes only a part of what is to be written; somebody makes room, and the run is resumed."""
+
+    rate: float = 0.005
+    """Of all appends."""
+    seconds: float = 30.0
+    """On average, until there is room again."""
+
+    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
+        if self.draw.random() >= self.rate:
+            return None
+        whole, torn, down = (
+            self.draw.randrange(len(events)),
+            self.draw.random(),
+            self.draw.expovariate(1 / self.seconds),
+        )
+        return Death(whole, torn, down, is_disk_full=True)

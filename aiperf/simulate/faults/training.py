@@ -1,0 +1,51 @@
+"""Faults of training: an attempt crashes, its batch does not fit, or the weights it needs are gone. Its worker lives on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiperf.messages import Order, Train
+from aiperf.simulate.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from aiperf.simulate.attempt import Attempt, Worker
+    from aiperf.simulate.executor import SimulatedExecutor
+
+
+@dataclass(slots=True, eq=False)
+class Crash(Fault):
+    """An attempt crashes, and its worker lives on."""
+
+    rate: float = 0.1
+    final: float = 0.2
+    """Share of crashes after which another attempt must end the same way."""
+
+    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+        if self.draw.random() < self.rate:
+            attempt.fate.crashes_in = self.draw.randrange(4)
+            attempt.fate.crash_can_be_retried = self.draw.random() >= self.final
+
+
+@dataclass(slots=True, eq=False)
+class MemoryRunsOut(Fault):
+    """Memory runs out in the midst of an epoch: it begins again with the next smaller batch, or fails where there is none."""
+
+    rate: float = 0.2
+
+    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+        if self.draw.random() < self.rate:
+            attempt.fate.out_of_memory_in = self.draw.randrange(3)
+
+
+@dataclass(slots=True, eq=False)
+class CheckpointsVanish(Fault):
+    """Checkpoints of a trial disappear from the folder when somebody is about to need them."""
+
+    rate: float = 0.1
+
+    def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
+        if isinstance(order, Train) and self.draw.random() < self.rate:
+            needed = order.trial if order.first_epoch > 1 else order.parent
+            if needed is not None:
+                cluster.world.checkpoints.drop(needed)

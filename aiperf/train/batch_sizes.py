@@ -1,0 +1,55 @@
+"""Which batch sizes a rank can have: their grain, the next smaller one, and the largest that fits. No torch here.
+
+What fits is measured where there is an accelerator (`ceiling.py`), and reckoned by the modelled training memory where there is
+none: on processors, and on simulated accelerators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from morphism import Graph, cost
+
+LEAST = 8
+"""The smallest batch per accelerator, and the grain of all others."""
+LARGEST = 8192
+"""No batch above it is tried: from here on larger ones are no faster, and train worse."""
+
+
+def smaller(batch: int) -> int | None:
+    """Three quarters of a batch, rounded down to a multiple of 8; None when there is none left.
+
+    >>> smaller(448), smaller(16), smaller(8)
+    (336, 8, None)
+    """
+    return max(LEAST, batch * 3 // 4 // LEAST * LEAST) if batch > LEAST else None
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """The largest multiple of 8, up to 8192, that fits, to 3 %: each try may cost a step. 0 when none does.
+
+    `fits`: whether a batch does; one that is smaller than one that does, does too.
+
+    >>> largest(lambda batch: batch <= 700), largest(lambda batch: batch < 8)
+    (688, 0)
+    """
+    low, high = 0, LEAST
+    while high <= LARGEST and fits(high):
+        low, high = high, high * 2
+    high = min(high, LARGEST + LEAST)
+    while high - low > max(LEAST, low // 32):  # to 3 %: TPE moves well below the ceiling
+        middle = (low + high) // 2 // LEAST * LEAST
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def nothing_fits(graph: Graph, bytes_per_element: int, allowed: int) -> str:
+    """Why a starting graph cannot be trained in so many bytes, and what would mend it."""
+    needed = cost(graph).training_memory(LEAST, bytes_per_element)
+    return (
+        f"a starting graph must fit into an accelerator's memory at batch {LEAST}; this one needs {needed} bytes or more by "
+        f"the model, and {allowed} may be used (memory × trainer.ceiling_share). Take a smaller one (start=…), or more memory"
+    )

@@ -1,0 +1,229 @@
+"""Simulated accelerators have memory: ceilings are said and kept to, and what does not fit runs out of it as in a real run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.conf import BatchConf, BudgetConf, RunConf
+from aiperf.errors import BadConfiguration
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    RunResumed,
+    TrialFailed,
+    TrialPrepared,
+    TrialProposed,
+    TrialStarted,
+    WorkerJoined,
+)
+from aiperf.journal import NAME, read
+from aiperf.limits import LimitsConf, ScheduleConf
+from aiperf.simulate.memory import memory_of
+from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.sittings import drive
+from aiperf.simulate.witness import Witness
+from aiperf.train.batch_sizes import smaller
+from aiperf.train.ceiling import largest_batch
+from aiperf.train.conf import ELEMENT_BYTES, TrainerConf
+from aiperf.train.data.conf import ImagenetConf, SyntheticConf
+from aiperf.train.precision import Precision
+from cluster.conf import SimulatedConf
+from morphism import Graph, Lineage, cost, decode_morph, rebuild, start
+from searchers.conf import OffConf, RandomConf, TpeConf
+
+DIGITS = start("digits_small", image=8, channels=1, classes=10)
+LEAST_BYTES = cost(DIGITS).training_memory(8)
+"""That digits_small can be trained in, at batch 8 and FP32."""
+
+
+def configured(memory_bytes: int, *faults: str, seed: int = 0, seconds: float = 250.0, **options: object) -> RunConf:
+    """Epochs of a few seconds on accelerators of a few MiB; networks may grow until only batch 8 fits."""
+    cluster = SimulatedConf(
+        workers=3,
+        accelerators=2,
+        flops=2e9,
+        memory_bytes=memory_bytes,
+        bytes_per_element=4,
+        join_seconds=4.0,
+        build_seconds=0.5,
+        compile_seconds=1.0,
+        proposal_seconds=0.3,
+        faults=list(faults),
+    )
+    for option, value in options.items():
+        setattr(cluster, option, value)
+    return RunConf(
+        dataset=SyntheticConf(training_images=400, validation_images=100, image=8, channels=1),
+        schedule=ScheduleConf(
+            duration_seconds=seconds, warmup_seconds=50.0, epochs=[2, 3], patience=2, warmup_rounds=1
+        ),
+        searcher=RandomConf(),
+        hpo=OffConf(),
+        limits=LimitsConf(silence_seconds=40.0),
+        budget=BudgetConf(batch=8, memory_share=1.0),
+        trainer=TrainerConf(ceiling_share=1.0),
+        cluster=cluster,
+        start="digits_small",
+        seed=seed,
+    )
+
+
+def played(conf: RunConf, witness: Witness | None = None) -> list[AnyEvent]:
+    opening = open_run(conf)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / NAME
+        drive(world_of(opening, witness=witness), opening.first, path)
+        return list(read(path))
+
+
+def graphs(events: list[AnyEvent]) -> dict[int, Graph]:
+    """Of each trial, rebuilt from its whole lineage."""
+    lineages: dict[int | None, Lineage] = {None: Lineage(DIGITS)}
+    for event in events:
+        if isinstance(event, TrialProposed):
+            lineage = lineages[event.parent]
+            for morph in event.morphs:
+                lineage = lineage.then(decode_morph(morph))
+            lineages[event.number] = lineage
+    return {number: rebuild(lineage) for number, lineage in lineages.items() if number is not None}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(LEAST_BYTES, 3 * LEAST_BYTES),
+    st.integers(0, 2**20),
+    st.lists(st.sampled_from(["late(rate=0.3)", "never", "memory_runs_out", "driver_dies", "worker_lost"]), max_size=3),
+    st.sampled_from([None, 512]),
+)
+def test_no_simulated_attempt_trains_at_a_batch_that_its_memory_does_not_hold(
+    memory_bytes: int, seed: int, faults: list[str], ceiling: int | None
+) -> None:
+    witness = Witness()
+
+    found = graphs(played(configured(memory_bytes, *faults, seed=seed, ceiling=ceiling), witness))
+
+    for (trial, _), epochs in witness.sums.items():
+        for _, _, batch in (sums for epoch in epochs.values() for sums in epoch):
+            assert cost(found[trial]).training_memory(batch, 4) <= memory_bytes
+
+
+@settings(deadline=None)
+@given(st.integers(40, 200_000), st.sampled_from(["fp32", "bf16"]), st.floats(0.5, 1.0))
+def test_a_simulated_ceiling_is_the_one_that_a_rank_of_as_much_memory_reckons(
+    megabytes: int, precision: str, share: float
+) -> None:
+    graph, trainer, limit = start("resnet20"), TrainerConf(ceiling_share=share), megabytes * 2**20
+
+    memory = memory_of(SimulatedConf(memory_bytes=limit, bytes_per_element=ELEMENT_BYTES[precision]), trainer, graph)
+
+    real = largest_batch(graph, torch.device("cpu"), Precision(precision, "cpu"), trainer, limit)
+    assert memory.ceiling == real
+
+
+def test_resnet50_on_32_gib_at_16_bits_has_a_ceiling_of_672_and_at_32_bits_of_half() -> None:
+    graph, conf = start("resnet50_v1"), SimulatedConf()
+
+    assert memory_of(conf, TrainerConf(), graph).ceiling == 672
+    assert memory_of(conf, TrainerConf(precision="fp32"), graph).ceiling == 344
+    assert memory_of(SimulatedConf(ceiling=448), TrainerConf(), graph).ceiling == 448
+    assert memory_of(conf, TrainerConf(memory_limit_bytes=2**34), graph).usable_bytes == 2**34
+
+
+def test_every_worker_says_its_ceiling_when_it_is_up() -> None:
+    events = played(configured(3 * LEAST_BYTES, "worker_lost(rate=0.5)"))
+
+    joined = [before for before, after in pairwise(events) if isinstance(after, CeilingMeasured)]
+    assert all(isinstance(each, WorkerJoined) for each in joined)
+    assert len(joined) == sum(isinstance(event, WorkerJoined) for event in events) > 3
+
+
+@pytest.mark.parametrize("tuner", [OffConf(), TpeConf()], ids=["default", "tuned"])
+def test_a_ceiling_below_the_default_lowers_the_default_and_bounds_tuning(tuner: OffConf | TpeConf) -> None:
+    conf = configured(LEAST_BYTES + 2**22)
+    conf.hpo, conf.batch = tuner, BatchConf(default=64)
+
+    events = played(conf)
+
+    (ceiling,) = {event.batch_size for event in events if isinstance(event, CeilingMeasured)}
+    batches = [event.batch_size for event in events if isinstance(event, TrialProposed)]
+    assert 8 < ceiling < 64
+    assert batches[0] == max(batches) == ceiling
+
+
+def test_a_batch_that_does_not_fit_is_reduced_step_by_step_before_the_network_is_prepared() -> None:
+    """The workers boast of a ceiling that their memory does not hold."""
+    events = played(configured(LEAST_BYTES + 2**22, ceiling=512))
+    found = graphs(events)
+
+    batches: dict[int, list[int]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, TrialStarted):
+            batches[event.trial] = [event.batch_size]
+        elif isinstance(event, BatchReduced):
+            assert event.from_batch_size == batches[event.trial][-1]
+            batches[event.trial].append(event.to_batch_size)
+        elif isinstance(event, TrialPrepared):
+            tried = batches[event.trial]
+            assert all(after == smaller(before) for before, after in pairwise(tried))
+            fits = [cost(found[event.trial]).training_memory(batch, 4) <= LEAST_BYTES + 2**22 for batch in tried]
+            assert fits == [False] * (len(tried) - 1) + [True]
+    assert len(batches[0]) > 2
+
+
+def test_a_network_that_fits_at_no_batch_fails_as_in_the_real_trainer_and_is_not_tried_again() -> None:
+    conf = configured(LEAST_BYTES, seconds=400.0)
+    conf.budget = BudgetConf(batch=8, memory_bytes=2**30)
+
+    events = played(conf)
+
+    failed = {event.trial: event.reason for event in events if isinstance(event, TrialFailed)}
+    assert failed and set(failed.values()) == {"out of memory even at batch 8"}
+    assert all(event.attempt == 1 for event in events if isinstance(event, TrialStarted) and event.trial in failed)
+    assert not any(isinstance(event, TrialPrepared) and event.trial in failed for event in events)
+
+
+def test_on_accelerators_of_1_gib_tuning_keeps_to_the_ceiling_and_grown_networks_are_given_smaller_batches() -> None:
+    conf = RunConf(
+        dataset=ImagenetConf(),
+        schedule=ScheduleConf(duration_seconds=6 * 3600.0, warmup_seconds=1200.0, epochs=[5, 10]),
+        searcher=RandomConf(),
+        hpo=TpeConf(),
+        budget=BudgetConf(batch=8),
+        cluster=SimulatedConf(workers=4, memory_bytes=2**30),
+        start="resnet18",
+    )
+
+    events = played(conf)
+
+    assert {event.batch_size for event in events if isinstance(event, CeilingMeasured)} == {48}
+    assert max(event.batch_size for event in events if isinstance(event, TrialProposed)) == 48
+    assert any(isinstance(event, BatchReduced) for event in events)
+
+
+def test_equal_seeds_run_out_of_memory_alike_though_drivers_die_between() -> None:
+    conf = configured(LEAST_BYTES + 2**22, "driver_dies(rate=0.03)", "memory_runs_out(rate=0.4)", ceiling=64)
+
+    first, second = (played(conf) for _ in range(2))
+
+    assert first == second
+    assert any(isinstance(event, RunResumed) for event in first)
+    assert any(isinstance(event, BatchReduced) for event in first)
+
+
+def test_a_starting_graph_that_the_memory_holds_at_no_batch_is_refused() -> None:
+    conf = configured(LEAST_BYTES - 1)
+    conf.budget = BudgetConf(batch=8, memory_bytes=2**30)
+
+    with pytest.raises(BadConfiguration, match=rf"batch 8; .*{LEAST_BYTES} bytes .*{LEAST_BYTES - 1} may be used"):
+        open_run(conf)
+    with pytest.raises(BadConfiguration, match=r"nothing can be proposed.*budget\.batch"):
+        open_run(configured(LEAST_BYTES - 1))

@@ -112,7 +112,7 @@ class TpeConf(HpoConf):
     candidates: int = 24
     """Points that TPE draws and compares."""
     tries: int = 5
-    """Points that are asked for until one is within the budget; then the kernels stay as they are."""
+    """Points that are asked for until one makes a new network; then the kernels stay as they are."""
 
     def build(self) -> Tuner:
         """The tuner; raises UnusableConf."""

@@ -21,7 +21,7 @@ from optuna.storages import InMemoryStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from morphism import Budget, Graph, Kernel, Lineage, Morph, cost, rebuild
+from morphism import Budget, Graph, Lineage, Morph, cost, rebuild
 from searchers.chance import derived
 from searchers.history import History, Point, Request
 from searchers.kernel_size import LARGEST, STEP, enlarging, smallest
@@ -54,7 +54,7 @@ class Tpe:
     candidates: int
     """Points that TPE draws and compares."""
     tries: int
-    """Points that are asked for until one can be had; then the kernels stay as they are."""
+    """Points that are asked for until one makes a new network; then the kernels stay as they are."""
 
     def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> Tuned:
         """Batch size, and kernel size from the parent's on, for a graph that grew from `parent`."""
@@ -65,25 +65,26 @@ class Tpe:
             space["kernel_size"] = IntDistribution(from_size, LARGEST, step=STEP)
         study = self._study(_told(history, batches, from_size), request, space)
         pruned: list[Point] = []
-        batch_size, largest = batches.high, LARGEST
+        batch_size = batches.high
         for _ in range(self.tries):
-            trial = study.ask()
-            batch_size = trial.suggest_int("batch_size", batches.low, batches.high, step=BATCH_STEP)
+            trial = study.ask(space)
+            batch_size = int(trial.params["batch_size"])
             if from_size is None:
                 return Tuned((), batch_size, None, ())
-            kernel_size = trial.suggest_int("kernel_size", from_size, largest, step=STEP)
-            enlargement = enlarging(graph, kernel_size)
-            reason = _offence(history, graph, enlargement)
-            if reason is None:
-                return Tuned(enlargement, batch_size, kernel_size, tuple(pruned))
-            pruned.append(Point(batch_size, kernel_size, reason))
-            study.tell(trial, state=TrialState.PRUNED)
-            # larger kernels cost more, so that those within the budget are the smaller ones: asked again among these alone
-            while largest >= from_size and not _fits(history, graph, enlarging(graph, largest)):
-                largest -= STEP
-            if largest < from_size:
+            drawn = kernel_size = int(trial.params["kernel_size"])
+            # larger kernels cost more: the largest within the budget stands in for one beyond it
+            while kernel_size >= from_size and not _fits(history, graph, kernel_size):
+                kernel_size -= STEP
+            if kernel_size < drawn:
+                reason = over_budget(history.space.budget, _enlarged(graph, drawn))
+                pruned.append(Point(batch_size, drawn, reason))
+            if kernel_size < from_size:
                 break
-            space["kernel_size"] = IntDistribution(from_size, largest, step=STEP)
+            enlargement = enlarging(graph, kernel_size)
+            if not enlargement or not history.was_proposed(_enlarged(graph, kernel_size).fingerprint):
+                return Tuned(enlargement, batch_size, kernel_size, tuple(pruned))
+            pruned.append(Point(batch_size, kernel_size, "proposed before"))
+            study.tell(trial, state=TrialState.PRUNED)
         return Tuned((), batch_size, None, tuple(pruned))
 
     def _study(self, told: list[FrozenTrial], request: Request, space: Mapping[str, BaseDistribution]) -> Study:
@@ -110,17 +111,13 @@ def batch_range(history: History) -> IntDistribution:
     return IntDistribution(lowest, highest - (highest - lowest) % BATCH_STEP, step=BATCH_STEP)
 
 
-def _offence(history: History, graph: Graph, enlargement: tuple[Kernel, ...]) -> str | None:
-    """Why the graph cannot have those kernels; None where it can."""
-    if not enlargement:
-        return None  # the search saw to its budget, and that it is new
-    if not _fits(history, graph, enlargement):
-        return over_budget(history.space.budget, rebuild(Lineage(graph, enlargement)))
-    return "proposed before" if history.was_proposed(rebuild(Lineage(graph, enlargement)).fingerprint) else None
+def _fits(history: History, graph: Graph, kernel_size: int) -> bool:
+    # without larger kernels the graph is as the search made it, which saw to its budget
+    return not enlarging(graph, kernel_size) or history.space.budget.allows(cost(_enlarged(graph, kernel_size)))
 
 
-def _fits(history: History, graph: Graph, enlargement: tuple[Kernel, ...]) -> bool:
-    return history.space.budget.allows(cost(rebuild(Lineage(graph, enlargement))))
+def _enlarged(graph: Graph, kernel_size: int) -> Graph:
+    return rebuild(Lineage(graph, enlarging(graph, kernel_size)))
 
 
 def over_budget(budget: Budget, graph: Graph) -> str:

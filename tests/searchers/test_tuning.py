@@ -135,7 +135,7 @@ def test_tuning_learns_which_points_are_good() -> None:
     assert sum(abs(trial.batch_size - 64) <= 24 for trial in late) > len(late) / 2
 
 
-def test_a_kernel_over_the_budget_is_a_pruned_point_that_names_the_limit_and_is_asked_again() -> None:
+def test_a_kernel_over_the_budget_is_a_pruned_point_that_names_the_limit() -> None:
     tight = Budget(int(1.5 * cost(SMALL).forward_flops), None, None)
     history = History(space(budget=tight))
 
@@ -150,14 +150,22 @@ def test_a_kernel_over_the_budget_is_a_pruned_point_that_names_the_limit_and_is_
     assert all(len(proposal.pruned) <= 5 for proposal in proposals)
 
 
-def test_having_met_the_budget_once_tuning_draws_among_the_kernels_within_it() -> None:
-    tight = Budget(int(1.5 * cost(SMALL).forward_flops), None, None)
+@pytest.mark.parametrize("factor", [1.5, 2.5, 4.0])
+def test_the_largest_kernel_within_the_budget_stands_in_for_one_beyond_it(factor: float) -> None:
+    tight = Budget(int(factor * cost(SMALL).forward_flops), None, None)
     history = History(space(budget=tight))
 
     proposals = [propose(RANDOM, history, Request(number, 4, 0), TPE) for number in range(1, 40)]
+    replaced = [proposal for proposal in proposals if proposal.pruned]
 
-    assert max(len(proposal.pruned) for proposal in proposals) == 1
-    assert {proposal.kernel_size for proposal in proposals} == {3}
+    assert replaced
+    for proposal in replaced:
+        (point,) = proposal.pruned
+        assert proposal.kernel_size is not None and point.kernel_size is not None
+        assert proposal.kernel_size < point.kernel_size and proposal.batch_size == point.batch_size
+        graph = history.grown(proposal.parent, proposal.morphs)
+        assert tight.allows(cost(graph))
+        assert not tight.allows(cost(enlarged(graph, proposal.kernel_size + 2)))
 
 
 def test_where_not_even_the_parents_kernel_is_within_the_budget_kernels_stay_as_they_are() -> None:

@@ -40,7 +40,9 @@ def test_every_proposal_of_a_recorded_journal_is_made_again_or_was_made_by_other
     again = rederive(events, proposer_of(conf.searcher, conf.hpo))
 
     if first.proposal_rules != RULES:
-        with pytest.raises(OtherRules, match=rf"version {first.proposal_rules}, .* version {RULES}. Install the aiperf"):
+        with pytest.raises(
+            OtherRules, match=rf"version {first.proposal_rules}, .* version {RULES}. Install the aiperf"
+        ):
             next(again)
         return
     proposals = list(again)

@@ -24,7 +24,7 @@ import msgspec
 
 from aiperf.conf import configure
 from aiperf.report.write import write_report
-from aiperf.simulate.session import simulate
+from aiperf.simulate.session import open_run, simulate
 from aiperf.system.doubts import Doubt
 from aiperf.system.log import Log, Session
 from aiperf.system.sampler import Device, DeviceSample
@@ -189,7 +189,7 @@ def main() -> int:
             ["+cluster=simulated", f"cluster.workers={WORKERS}", f"cluster.accelerators={ACCELERATORS}", "searcher=random",
              f"schedule.duration_seconds={SECONDS}", f"schedule.warmup_seconds={WARMUP}", f"runs={runs}"]
         )  # fmt: skip
-        folder = simulate(conf)
+        folder = simulate(open_run(conf))
         random = Random(asked.seed)
         for worker in range(WORKERS):
             record(folder, worker, random)

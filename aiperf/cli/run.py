@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,13 @@ def main(words: Sequence[str]) -> int:
     if conf.cluster is not None and conf.cluster.kind == "simulated":
         from aiperf.simulate.session import open_run, simulate
 
+        opening = open_run(conf)
+        print(describe_plan(opening.plan))
         if conf.dry_run:
-            print(describe_plan(open_run(conf).plan))
             return 0
-        return _ended(simulate(conf))
+        with _shown() as show:
+            folder = simulate(opening, show)
+        return _ended(folder)
     if conf.dry_run:
         print(describe_plan(make_plan(conf, this_machine(conf))))
         return 0
@@ -62,16 +66,24 @@ def main(words: Sequence[str]) -> int:
 
 def _driven(conf: RunConf, drive: Callable[[ExecutorOf, Callable[[Driver], None]], Path]) -> int:
     from aiperf.drive.machines import machines
+
+    with machines(conf) as executor_of, _shown() as show:
+        folder = drive(executor_of, show)
+    return _ended(folder)
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[Driver], None]]:
+    """What shows a run while it goes on: called after each of its driver's turns."""
     from aiperf.drive.view import live_view
     from aiperf.live import Live
 
-    with machines(conf) as executor_of, Live(Console()) as live:
+    with Live(Console()) as live:
 
         def show(driver: Driver) -> None:
             live.show(lambda: live_view(driver))
 
-        folder = drive(executor_of, show)
-    return _ended(folder)
+        yield show
 
 
 def _ended(folder: Path) -> int:

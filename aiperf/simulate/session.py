@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from aiperf.conf import RunConf
+from aiperf.drive.driver import Driver
 from aiperf.errors import BadConfiguration
 from aiperf.events import RunStarted
 from aiperf.journal import NAME
@@ -60,22 +62,21 @@ class Opening:
     first: RunStarted
 
 
-def simulate(conf: RunConf) -> Path:
-    """Simulates a run from its beginning to its end and says what that cost; gives the run's folder.
-
-    Raises:
-        BadConfiguration: a fault or an option that there is not, a starting graph too large for the memory, or a run that could
-            not be simulated in a life's time.
-    """
-    opening = open_run(conf)
-    folder = new_folder(conf, time.time())
-    effort = drive(world_of(opening), opening.first, folder / NAME)
+def simulate(opening: Opening, after_turn: Callable[[Driver], None] | None = None) -> Path:
+    """Simulates a run from its beginning to its end and says what that cost; gives the run's folder."""
+    folder = new_folder(opening.plan.conf, time.time())
+    effort = drive(world_of(opening), opening.first, folder / NAME, after_turn=after_turn)
     print(told(effort, opening.first.duration_seconds))
     return folder
 
 
 def open_run(conf: RunConf) -> Opening:
-    """Works a simulated run out. Raises BadConfiguration."""
+    """Works a simulated run out.
+
+    Raises:
+        BadConfiguration: a fault or an option that there is not, a starting graph too large for the memory, or a run that could
+            not be simulated in a life's time.
+    """
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
     if conf.resume is not None:

@@ -135,6 +135,18 @@ def test_a_dry_run_of_a_simulated_cluster_creates_nothing_either(aiperf: User, t
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_simulated_run_says_what_it_will_be_where_it_stands_and_what_came_of_it(aiperf: User, tmp_path: Path) -> None:
+    hour = ("schedule.duration_seconds=3600", "schedule.warmup_seconds=600")
+    answer = aiperf("+cluster=simulated", "cluster.workers=2", "searcher=random", "hpo=off", *hour)
+
+    plan, _, rest = answer.out.partition("a journal and a report; nothing is trained")
+    assert answer.status == 0
+    assert "2, simulated" in plan
+    assert "left · simulated score" in rest.splitlines()[1]
+    assert "simulated 1 h 00 min in" in rest and "no such run is ever ranked" in rest
+    assert len(list((tmp_path / "runs").glob("*/journal.jsonl"))) == 1
+
+
 def test_a_resumed_run_takes_no_other_options(aiperf: User, tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "half", [started()])
 

@@ -86,11 +86,15 @@ def test_what_faults_cost_stands_in_the_ledger_line_by_line(tmp_path: Path) -> N
 def test_a_command_line_run_leaves_a_folder_with_a_whole_journal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = simulate(replace(configured(hours=0.5), runs=str(tmp_path), name="rehearsed"))
+    turns: list[float] = []
+    conf = replace(configured(hours=0.5), runs=str(tmp_path), name="rehearsed")
+
+    folder = simulate(open_run(conf), lambda driver: turns.append(driver.clock.now()))
 
     assert len(list(read(folder))) > 10
     told = capsys.readouterr().out
     assert "µs an event" in told and "proposals" in told and "memory" in told
+    assert turns == sorted(turns) and turns[-1] >= 1800.0
 
 
 def test_a_run_of_more_epochs_than_can_be_simulated_is_refused_with_what_to_change() -> None:

@@ -41,7 +41,7 @@ class Tuned:
     """Kernel morphs, on the graph that was tuned."""
     batch_size: int
     kernel_size: int | None
-    """None where no convolution could be tuned, or every size tried was over the budget."""
+    """None where no convolution could be tuned, or no size made a new network within the budget."""
     pruned: tuple[Point, ...]
 
 

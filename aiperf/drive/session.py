@@ -157,12 +157,12 @@ def _drive(
         executor.tell(standing.told)
         executor.start()
         driver = Driver(standing.run, standing.books, standing.history, journal, executor, clock, after_turn)
-        with _ending_on_interrupt(driver):
+        with ending_on_interrupt(driver):
             driver.drive()
 
 
 @contextmanager
-def _ending_on_interrupt(driver: Driver) -> Iterator[None]:
+def ending_on_interrupt(driver: Driver) -> Iterator[None]:
     """Ctrl-C, or SIGTERM, once: the run ends cleanly at the driver's next turn. Twice: at once."""
 
     def end(number: int, frame: FrameType | None) -> None:

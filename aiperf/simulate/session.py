@@ -16,6 +16,7 @@ import msgspec
 
 from aiperf.conf import RunConf
 from aiperf.drive.driver import Driver
+from aiperf.drive.session import ending_on_interrupt
 from aiperf.errors import BadConfiguration
 from aiperf.events import RunStarted
 from aiperf.journal import NAME
@@ -65,8 +66,9 @@ class Opening:
 def simulate(opening: Opening, after_turn: Callable[[Driver], None] | None = None) -> Path:
     """Simulates a run from its beginning to its end and says what that cost; gives the run's folder."""
     folder = new_folder(opening.plan.conf, time.time())
-    effort = drive(world_of(opening), opening.first, folder / NAME, after_turn=after_turn)
-    print(told(effort, opening.first.duration_seconds))
+    world = world_of(opening)
+    effort = drive(world, opening.first, folder / NAME, after_turn=after_turn, around=ending_on_interrupt)
+    print(told(effort, world.clock.now()))  # less than was declared, where somebody ended it
     return folder
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +24,9 @@ from aiperf.simulate.faults.death import DriverKilled
 
 SITTINGS = 200
 """More deaths of drivers than this are no run any more."""
+
+Around = Callable[[Driver], AbstractContextManager[object]]
+"""What stands around a driver while it drives: how Ctrl-C ends it, for one."""
 
 
 class Audience(Protocol):
@@ -66,8 +70,9 @@ def drive(
     path: Path,
     audience: Audience | None = None,
     after_turn: Callable[[Driver], None] | None = None,
+    around: Around = nullcontext,
 ) -> Effort:
-    """Writes the journal at `path`, which is not there yet; gives what it cost.
+    """Writes the journal at `path`, which is not there yet; gives what it cost. Each driver drives inside of `around`.
 
     Raises:
         NoWorkers: nothing to train on came up in the first minutes.
@@ -77,17 +82,22 @@ def drive(
     with Chronicle(path, world, on_disk=on_disk) as chronicle:
         chronicle.append([first])
         standing = Standing.at(first)
-        died_of = _sit(world, standing, chronicle, effort, audience, after_turn)
+        died_of = _sit(world, standing, chronicle, effort, audience, after_turn, around)
     while died_of is not None:
         assert effort.sittings < SITTINGS, f"{SITTINGS} drivers have died: lower the rate of driver_dies and disk_full"
         world.clock.advance(round(world.clock.now() + died_of, 6))
-        died_of = _resume(world, path, effort, audience, after_turn)
+        died_of = _resume(world, path, effort, audience, after_turn, around)
     effort.seconds = time.process_time() - began
     return effort
 
 
 def _resume(
-    world: World, path: Path, effort: Effort, audience: Audience | None, after_turn: Callable[[Driver], None] | None
+    world: World,
+    path: Path,
+    effort: Effort,
+    audience: Audience | None,
+    after_turn: Callable[[Driver], None] | None,
+    around: Around,
 ) -> float | None:
     reader = read(path)
     lines = iter(reader)
@@ -113,7 +123,7 @@ def _resume(
             return killed.down_seconds
         except JournalNotWritten:
             return chronicle.down_seconds
-        return _sit(world, standing, chronicle, effort, audience, after_turn)
+        return _sit(world, standing, chronicle, effort, audience, after_turn, around)
 
 
 def _sit(
@@ -123,6 +133,7 @@ def _sit(
     effort: Effort,
     audience: Audience | None,
     after_turn: Callable[[Driver], None] | None,
+    around: Around,
 ) -> float | None:
     """None: the run is over; else how long nobody drives it."""
     executor = SimulatedExecutor(world, standing.run.next_worker, effort.sittings)
@@ -135,7 +146,8 @@ def _sit(
         executor.tell(standing.told)
         standing.told.clear()
         executor.start()
-        driver.drive()
+        with around(driver):
+            driver.drive()
     except DriverKilled as killed:
         return killed.down_seconds
     except JournalNotWritten:

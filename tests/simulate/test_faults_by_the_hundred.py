@@ -27,7 +27,15 @@ def test_runs_full_of_faults_keep_every_law(first: int) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_drivers_that_are_killed_about_the_runs_end_keep_every_law(seed: int) -> None:
     # One that is killed while it writes the end holds an end in memory that stands nowhere; the next one writes its own.
-    play(Case(seed, workers=4, workers_per_host=2, seconds=20.0, faults=("driver_dies(rate=0.7, seconds=1)",)))
+    case = Case(seed, workers=4, workers_per_host=2, seconds=20.0, faults=("driver_dies(rate=0.7, seconds=1)",))
+
+    played = play(case)
+
+    assert played.effort.sittings > 1
+    whole = [
+        line for line in played.journal.splitlines() if line.endswith(b'"}')
+    ]  # one that was begun last may be torn
+    assert [b'"reason":"duration"' in line for line in whole if b'"event":"RunEnded"' in line] == [True]
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +11,9 @@ import pytest
 
 from aiperf.books import books
 from aiperf.conf import RunConf
+from aiperf.drive.driver import Driver
 from aiperf.errors import BadConfiguration
-from aiperf.events import EpochFinished, Progress, RunStarted, TrialPrepared, Work
+from aiperf.events import EpochFinished, Progress, RunEnded, RunStarted, TrialPrepared, Work
 from aiperf.journal import NAME, read
 from aiperf.ledger import ledger
 from aiperf.limits import LimitsConf, ScheduleConf
@@ -95,6 +98,18 @@ def test_a_command_line_run_leaves_a_folder_with_a_whole_journal(
     told = capsys.readouterr().out
     assert "µs an event" in told and "proposals" in told and "memory" in told
     assert turns == sorted(turns) and turns[-1] >= 1800.0
+
+
+def test_ctrl_c_once_ends_a_simulated_run_with_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def press(driver: Driver) -> None:
+        if driver.clock.now() > 600 and not driver.interrupted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    folder = simulate(open_run(replace(configured(hours=0.5), runs=str(tmp_path), name="ended")), press)
+
+    *_, last = read(folder)
+    assert isinstance(last, RunEnded) and last.reason == "interrupted" and 600 < last.at < 1800
+    assert "simulated 10 min" in capsys.readouterr().out
 
 
 def test_a_run_of_more_epochs_than_can_be_simulated_is_refused_with_what_to_change() -> None:

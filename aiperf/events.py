@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
-SCHEMA = 1
-"""Version of the journal's lines; docs/events.md holds its history."""
+SCHEMA = 2
+"""Version of the journal's lines, as they are written; docs/events.md holds its history, tools/events_history.txt its lines."""
+SCHEMAS_READ = range(1, SCHEMA + 1)
+"""Versions that are read: what an older one does not have is its default."""
 
 
 class Event(
@@ -62,6 +64,8 @@ class RunResumed(Event, frozen=True, kw_only=True):
     """By how much the wall clock lay before the last line; 0 when it did not."""
     versions: dict[str, str]
     machine: dict[str, Any]
+    schema: int = 1
+    """That of the lines from this one on. Journals from before this was recorded: 1."""
 
 
 class WorkerJoined(Event, frozen=True, kw_only=True):

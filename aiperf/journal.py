@@ -17,7 +17,7 @@ from typing import IO, Self
 import msgspec
 
 from aiperf.errors import JournalDamaged, JournalInUse, JournalNotWritten, NoSuchRun
-from aiperf.events import SCHEMA, AnyEvent, RunStarted
+from aiperf.events import SCHEMA, SCHEMAS_READ, AnyEvent, RunResumed, RunStarted
 
 NAME = "journal.jsonl"
 
@@ -87,6 +87,8 @@ class Reader:
                     raise self._damage(lines, f"it is no event of schema {SCHEMA} ({error})") from error
                 if lines == 0:
                     self._check_first(event)
+                elif type(event) is RunResumed:
+                    self._check_schema(event.schema)
                 chain = follows
                 lines += 1
                 end += len(line)
@@ -98,10 +100,13 @@ class Reader:
     def _check_first(self, event: AnyEvent) -> None:
         if not isinstance(event, RunStarted):
             raise self._damage(0, f"a journal begins with RunStarted, this one with {type(event).__name__}")
-        if event.schema != SCHEMA:
+        self._check_schema(event.schema)
+
+    def _check_schema(self, schema: int) -> None:
+        if schema not in SCHEMAS_READ:
             raise JournalDamaged(
-                f"'{self.path}' has schema {event.schema}; this release reads schema {SCHEMA}. "
-                "Read it with the release that wrote it"
+                f"'{self.path}' has schema {schema}; this release reads schemas "
+                f"{SCHEMAS_READ[0]} to {SCHEMAS_READ[-1]}. Read it with the release that wrote it"
             )
 
     def _damage(self, lines: int, why: str) -> JournalDamaged:

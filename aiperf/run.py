@@ -37,11 +37,10 @@ from aiperf.events import (
 )
 from aiperf.limits import Limits, limits_of
 from aiperf.procedure import end_of_trial
+from searchers.history import PARENTS
 
-INHERITABLE = 16
-"""The best so many finished trials can be parents."""
-RETAINED = 2 * INHERITABLE
-"""Checkpoints kept: a proposal under way may still name a parent that has just left the best sixteen."""
+RETAINED = 2 * PARENTS
+"""Checkpoints kept: a proposal under way may still name a parent that has just left the best."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from aiperf.events import (
     Progress,
     ProposalRequested,
     RunEnded,
+    RunResumed,
     RunStarted,
     TrialFinished,
     TrialPrepared,
@@ -204,6 +205,19 @@ def finished(trial: int, at: float, accuracy: float) -> TrialFinished:
 def one_trial(*after: AnyEvent) -> list[AnyEvent]:
     """A run whose worker has been given trial 0 at 2 s, and what came after."""
     return [started(), joined(), requested(0), proposed(0), begun(0, 2.0), *after]
+
+
+def resumed(at: float = 50.0, **others: Any) -> RunResumed:
+    """A driver took the run up again, at once."""
+    fields: dict[str, Any] = {
+        "at": at,
+        "down_seconds": 0.0,
+        "clock_stepped_back_seconds": 0.0,
+        "versions": {},
+        "machine": {},
+        "schema": SCHEMA,
+    }
+    return RunResumed(**{**fields, **others})
 
 
 def ended(at: float = 100.0, reason: str = "duration") -> RunEnded:

@@ -1,15 +1,20 @@
 """docs/events.md says what the types say, and its worked example can be verified by the program printed beside it."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
 
-from aiperf.events import SCHEMA, AnyEvent, Interval
-from tools import events_doc
+import msgspec
+import pytest
+
+from aiperf.events import SCHEMA, SCHEMAS_READ, AnyEvent, Interval
+from tools import events_doc, events_history
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "events.md"
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.jsonl"))
 
 
 def block(language: str) -> str:
@@ -46,10 +51,47 @@ def test_what_stands_inside_of_an_event_stands_on_the_page_with_all_of_its_field
     assert told == {"Interval": list(Interval.__struct_fields__)}
 
 
-def test_the_history_of_the_schema_ends_with_the_one_that_is_written() -> None:
-    versions = [version for version, _, _ in events_doc.HISTORY]
+TYPES = {part.__name__: part for part in (*get_args(AnyEvent), Interval)}
 
-    assert versions == list(range(1, SCHEMA + 1))
+
+def test_the_documented_history_adds_up_to_the_fields_that_are_written() -> None:
+    """A field that came without its line, or a line whose field is gone, stands out here by name."""
+    written = {name: set(part.__struct_fields__) for name, part in TYPES.items()}
+
+    assert events_history.documented() == written, f"tell it in {events_history.LINES.name}"
+
+
+def test_every_schema_up_to_the_one_that_is_written_has_its_release_and_its_lines() -> None:
+    told = {change.schema for change in events_history.changes()}
+
+    assert sorted(told) == list(events_history.RELEASES) == list(SCHEMAS_READ)
+    assert SCHEMAS_READ[-1] == SCHEMA
+
+
+def test_what_an_event_gained_later_has_a_default_so_that_older_journals_read() -> None:
+    gained = [
+        (change.event, name)
+        for change in events_history.changes()
+        if change.event in events_history.FIRST
+        for name in change.fields
+    ]
+    required = {
+        (name, field.name) for name, part in TYPES.items() for field in msgspec.structs.fields(part) if field.required
+    }
+
+    assert gained
+    assert [both for both in gained if both in required] == []
+
+
+@pytest.mark.parametrize("journal", GOLDEN, ids=lambda path: path.stem)
+def test_recorded_journals_hold_nothing_that_came_with_a_later_schema(journal: Path) -> None:
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    schema = lines[0]["schema"]
+    later = {
+        (change.event, name) for change in events_history.changes() if change.schema > schema for name in change.fields
+    }
+
+    assert {(line["event"], name) for line in lines for name in line} & later == set()
 
 
 def test_a_reader_verifies_the_example_with_the_ten_lines_beside_it(tmp_path: Path) -> None:

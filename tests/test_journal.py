@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.errors import JournalDamaged, JournalInUse, NoSuchRun
-from aiperf.events import AnyEvent
+from aiperf.events import SCHEMA, SCHEMAS_READ, AnyEvent, RunResumed
 from aiperf.journal import NAME, Journal, read
-from tests.journals import ended, evaluated, finished, interval, one_trial
+from tests.journals import ended, evaluated, finished, interval, one_trial, resumed, started
 
 RUN: list[AnyEvent] = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9), ended())
 
@@ -152,3 +152,24 @@ assert list(read(path)) == RUN
 def test_a_folder_without_a_journal_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(NoSuchRun, match="runs/"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS_READ)
+def test_a_journal_of_every_schema_up_to_the_one_that_is_written_is_read(tmp_path: Path, schema: int) -> None:
+    with Journal(tmp_path / NAME) as journal:
+        journal.append([started(schema=schema)])
+
+    (first,) = read(tmp_path)
+
+    assert first == started(schema=schema)
+
+
+@pytest.mark.parametrize("later", [started(schema=SCHEMA + 1), resumed(schema=SCHEMA + 1)], ids=["begun", "resumed"])
+def test_a_journal_that_a_later_release_wrote_or_went_on_with_is_refused_by_its_number(
+    tmp_path: Path, later: AnyEvent
+) -> None:
+    with Journal(tmp_path / NAME) as journal:
+        journal.append([started(), later] if isinstance(later, RunResumed) else [later])
+
+    with pytest.raises(JournalDamaged, match=f"has schema {SCHEMA + 1}; this release reads schemas 1 to {SCHEMA}"):
+        list(read(tmp_path))

@@ -16,9 +16,7 @@ from tempfile import TemporaryDirectory
 import aiperf.events
 from aiperf.events import SCHEMA, EpochFinished, Interval, RunStarted
 from aiperf.journal import NAME, Journal
-
-HISTORY = ((1, "0.1.0", "the first"),)
-"""Schema version, the release that began to write it, what changed."""
+from tools.events_history import FIRST, RELEASES, changes
 
 COMMON = {
     "schema": 'Version of the journal\'s lines; see "History".',
@@ -77,8 +75,9 @@ signature: someone who rewrites the whole file can seal it anew.
   does without the flush)."""
 
 NEXT_SCHEMA = """\
-A new event, a new field or a changed meaning gets the next number. A reader refuses a schema that it does not know, and
-an event or a field that its schema does not have."""
+What is new in a release stands under that release's number; a test compares this history with the types. A reader reads
+the schemas named here, takes what an older one does not have by its default, and refuses a schema that it does not know and
+an event or a field that stands nowhere here."""
 
 CHECK = """\
 import hashlib, sys
@@ -126,8 +125,9 @@ def _lines() -> Iterator[str]:
     yield "\n## History\n"
     yield "| schema | since | change |"
     yield "| --- | --- | --- |"
-    for version, release, change in HISTORY:
-        yield f"| {version} | {release} | {change} |"
+    yield f"| 1 | {RELEASES[1]} | the first form: {len(FIRST)} events |"
+    for change in changes():
+        yield f"| {change.schema} | {RELEASES[change.schema]} | {change.text} |"
     yield ""
     yield NEXT_SCHEMA
     yield f"\n## Events of schema {SCHEMA}\n"

@@ -19,7 +19,7 @@ from aiperf.drive.clock import WallClock
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.errors import CannotResume
-from aiperf.events import AnyEvent, RunResumed, RunStarted
+from aiperf.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal import NAME, Journal, Reading, read
 from aiperf.news import news
 from aiperf.plan import Plan, first_event, new_folder, run_folder, space_of
@@ -138,6 +138,7 @@ def resumption(run: Run, now_unix: float) -> RunResumed:
         clock_stepped_back_seconds=max(0.0, run.at - at),
         versions=versions(),
         machine=msgspec.to_builtins(describe()),
+        schema=SCHEMA,
     )
 
 

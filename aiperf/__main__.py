@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from aiperf.errors import AiperfError
+from aiperf.plain import plain_lines
 
 VERBS = {
     "report": "write a run's report from its journal: one HTML file, report.json, plots",
@@ -36,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
             )
         return int(importlib.import_module("aiperf.cli.run").main(words))
     except AiperfError as error:
-        print(f"aiperf: {error}", file=sys.stderr)
+        print(f"aiperf: {plain_lines(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # The reader of our output has left (`… | head`): nothing is wrong, and nothing more can be said.

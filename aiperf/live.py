@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aiperf import units
+from aiperf.plain import plain
 
 REFRESH_SECONDS = 0.5
 LINE_SECONDS = 30.0
@@ -113,7 +114,7 @@ def table(view: LiveView) -> RenderableType:
     head.add_row(*(Text(value, style=style) for _, value, style in figures))
     clock = Table.grid(padding=(0, 2))
     clock.add_row(
-        Text(view.run, style="bold"),
+        Text(plain(view.run), style="bold"),
         ProgressBar(total=max(view.duration_seconds, 1e-9), completed=min(view.at, view.duration_seconds), width=30),
         Text(_left(view)),
     )
@@ -132,8 +133,8 @@ def _row(worker: WorkerView) -> tuple[RenderableType, ...]:
     share = worker.epoch_share
     return (
         str(worker.worker),
-        worker.host,
-        Text(worker.doing, style="" if worker.doing == "training" else "yellow"),
+        Text(plain(worker.host)),
+        Text(plain(worker.doing), style="" if worker.doing == "training" else "yellow"),
         "" if worker.trial is None else str(worker.trial),
         "" if worker.round is None else str(worker.round),
         epoch,
@@ -194,7 +195,7 @@ class Live:
 
     def _draw(self, view: LiveView) -> None:
         if self._live is None:
-            self._console.print(line(view), highlight=False, soft_wrap=True)
+            self._console.print(line(view), markup=False, highlight=False, soft_wrap=True)
         else:
             self._live.update(table(view), refresh=True)
 

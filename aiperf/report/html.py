@@ -1,26 +1,23 @@
 """The report as one HTML file that needs nothing else: no network, no font, no script to be read.
 
-Formats what `facts`, `tables` and the figures hold; no arithmetic. Everything that came out of a journal is escaped.
+Formats what `facts`, `tables` and the figures hold; no arithmetic. Every text goes through `_text`, whether it came out of a
+journal or not: nobody has to remember which did.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as _escaped
 from importlib.resources import files
 
 from aiperf import units
+from aiperf.plain import plain_lines
 from aiperf.report import palette, tables, words
 from aiperf.report.facts import Report
 from aiperf.report.picture import Picture, inline
 from aiperf.report.tables import Cell, Column, Table
-
-POLICY = (
-    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "base-uri 'none'; form-action 'none'"
-)
-"""The page forbids itself to load anything."""
 
 SECTIONS = (
     ("score", "Score"),
@@ -36,11 +33,26 @@ SECTIONS = (
 )
 
 
+def policy(script: str) -> str:
+    """The page forbids itself to load anything, and to run any script but this one: whatever a journal's text may become."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _text(text: str) -> str:
+    """A text as part of the page, between tags or in a quoted attribute."""
+    return _escaped(plain_lines(text), quote=True)
+
+
 def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> str:
     """The whole file. `pictures` are named as in SECTIONS; `architecture` is the best one, drawn."""
     by_name = {picture.name: picture for picture in pictures}
     resources = files("aiperf.report")
-    style, script = resources.joinpath("page.css").read_text("utf-8"), resources.joinpath("page.js").read_text("utf-8")
+    style = resources.joinpath("page.css").read_text("utf-8")
+    script = "\n" + resources.joinpath("page.js").read_text("utf-8")
     telemetry = tables.telemetry(report)
     sections = [
         _section("score", "Score over time", [_figure(by_name["score"]), _table(tables.result(report))]),
@@ -61,11 +73,11 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
             '<html lang="en">',
             "<head>",
             '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy(script)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             '<link rel="icon" href="data:,">',
-            f"<title>{escape(title)}</title>",
+            f"<title>{_text(title)}</title>",
             f"<style>\n:root {{ color-scheme: light dark; {palette.as_css(dark=False)} }}",
             f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {palette.as_css(dark=True)} }} }}",
             f"{style}</style>",
@@ -79,7 +91,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
             "</main>",
             "<footer><p>Computed from the run’s journal alone; every figure is in report.json. "
             "How to read it: docs/report.md.</p></footer>",
-            f"<script>\n{script}</script>",
+            f"<script>{script}</script>",
             "</body>",
             "</html>",
             "",
@@ -89,7 +101,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
 
 def _header(report: Report) -> str:
     run, score = report.run, report.score
-    dataset = escape(str(run.dataset.get("name", "unknown data set")))
+    dataset = run.dataset.get("name", "unknown data set")
     workers = len(report.workers)
     about = (
         f"{dataset} · {units.count(workers)} worker{'' if workers == 1 else 's'} · {words.when(run)} · {words.end(run)}"
@@ -112,13 +124,16 @@ def _header(report: Report) -> str:
         [
             "<header>",
             '<p class="kind">AIPerf · run report</p>',
-            f"<h1>{escape(run.name)}</h1>",
-            f'<p class="about">{about}</p>',
+            f"<h1>{_text(run.name)}</h1>",
+            f'<p class="about">{_text(about)}</p>',
             '<div class="figures">',
-            f'<dl class="headline"><div><dt>{words.score_title(run)}</dt><dd{missing}>{words.score(report)}'
-            f"<small>{interval or 'no interval'}</small></dd></div></dl>",
+            f'<dl class="headline"><div><dt>{_text(words.score_title(run))}</dt><dd{missing}>{_text(words.score(report))}'
+            f"<small>{_text(interval or 'no interval')}</small></dd></div></dl>",
             '<dl class="others">',
-            *(f"<div><dt>{name}</dt><dd>{value}<small>{meaning}</small></dd></div>" for name, value, meaning in others),
+            *(
+                f"<div><dt>{_text(name)}</dt><dd>{_text(value)}<small>{_text(meaning)}</small></dd></div>"
+                for name, value, meaning in others
+            ),
             "</dl>",
             "</div>",
             f'<div class="notes">{_standing(report)}{_doubts(report)}</div>',
@@ -131,9 +146,9 @@ def _standing(report: Report) -> str:
     kind = "simulated" if report.run.is_simulated else "outside" if report.breaches else "clear"
     title, _, rest = words.standing(report).partition(": ")
     heading, rules = words.broken_rules(report)
-    text = f"<p>{escape(rest[:1].upper() + rest[1:])}</p>" if rest else ""
-    text += f"<h3>{escape(heading)}</h3>" if heading else ""
-    return _note(kind, title, text, "".join(f"<li>{escape(rule)}</li>" for rule in rules))
+    text = f"<p>{_text(rest[:1].upper() + rest[1:])}</p>" if rest else ""
+    text += f"<h3>{_text(heading)}</h3>" if heading else ""
+    return _note(kind, title, text, "".join(f"<li>{_text(rule)}</li>" for rule in rules))
 
 
 def _doubts(report: Report) -> str:
@@ -141,14 +156,15 @@ def _doubts(report: Report) -> str:
         return _note("clear", "No doubts", "<p>Neither journal nor telemetry gives cause for any.</p>", "")
     graves = any(doubt.severity == "grave" for doubt in report.doubts)
     listed = "".join(
-        f'<li><span class="severity">{doubt.severity}:</span> {escape(doubt.text)}</li>' for doubt in report.doubts
+        f'<li><span class="severity">{_text(doubt.severity)}:</span> {_text(doubt.text)}</li>'
+        for doubt in report.doubts
     )
     return _note("grave" if graves else "doubtful", "Doubts beside these figures", "", listed)
 
 
 def _note(kind: str, title: str, text: str, items: str) -> str:
     listed = f"<ul>{items}</ul>" if items else ""
-    return f'<div class="note {kind}"><h2>{escape(title)}</h2>{text}{listed}</div>'
+    return f'<div class="note {kind}"><h2>{_text(title)}</h2>{text}{listed}</div>'
 
 
 def _navigation() -> str:
@@ -163,27 +179,27 @@ def _section(name: str, title: str, parts: Iterable[str]) -> str:
 
 def _figure(picture: Picture) -> str:
     if picture.svg is None:
-        return f'<p class="empty">{escape(picture.empty)}</p>'
-    drawing = inline(picture.svg, picture.name, escape(picture.described, quote=True))
+        return f'<p class="empty">{_text(picture.empty)}</p>'
+    drawing = inline(picture.svg, picture.name, _text(picture.described))
     return (
-        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title, quote=True)}">'
-        f"{drawing}</div><figcaption>{escape(picture.caption)}</figcaption></figure>"
+        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{_text(picture.title)}">'
+        f"{drawing}</div><figcaption>{_text(picture.caption)}</figcaption></figure>"
     )
 
 
 def _architecture(report: Report, picture: Picture) -> str:
     best = report.architecture
     if best is None or picture.svg is None:
-        return f'<p class="empty">{escape(picture.empty)}</p>'
-    steps = "".join(f"<li>{escape(words.morph(morph))}</li>" for morph in best.morphs)
+        return f'<p class="empty">{_text(picture.empty)}</p>'
+    steps = "".join(f"<li>{_text(words.morph(morph))}</li>" for morph in best.morphs)
     lineage = f'<ol class="lineage">{steps}</ol>' if steps else "<p>The starting graph itself.</p>"
     # An image of its own: the drawing brings its own style sheet, which must not reach the page's.
     encoded = base64.b64encode(picture.svg.encode()).decode()
     return (
         f"{lineage}<figure class='architecture'>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Best architecture">'
-        f'<img src="data:image/svg+xml;base64,{encoded}" alt="{escape(picture.described, quote=True)}"></div>'
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+        f'<img src="data:image/svg+xml;base64,{encoded}" alt="{_text(picture.described)}"></div>'
+        f"<figcaption>{_text(picture.caption)}</figcaption></figure>"
     )
 
 
@@ -217,18 +233,18 @@ def _table(table: Table) -> str:
     pairs = ' class="pairs"' if len(table.columns) == 2 else ""
     heads = "".join(_head(column) for column in table.columns)
     rows = "".join(_row(table.columns, row) for row in table.rows)
-    footnote = f'<p class="footnote">{escape(table.footnote)}</p>' if table.footnote else ""
+    footnote = f'<p class="footnote">{_text(table.footnote)}</p>' if table.footnote else ""
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.caption, quote=True)}">'
-        f'<table id="table-{table.name}"{pairs}{sortable}><caption>{escape(table.caption)}</caption>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.caption)}">'
+        f'<table id="table-{table.name}"{pairs}{sortable}><caption>{_text(table.caption)}</caption>'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{footnote}"
     )
 
 
 def _head(column: Column) -> str:
     number = ' class="number"' if column.is_number else ""
-    explained = f' title="{escape(column.explained, quote=True)}"' if column.explained else ""
-    return f'<th scope="col"{number}{explained}>{escape(column.name)}</th>'
+    explained = f' title="{_text(column.explained)}"' if column.explained else ""
+    return f'<th scope="col"{number}{explained}>{_text(column.name)}</th>'
 
 
 def _row(columns: Sequence[Column], cells: Sequence[Cell]) -> str:
@@ -244,7 +260,7 @@ def _row(columns: Sequence[Column], cells: Sequence[Cell]) -> str:
         attributes += f' data-key="{cell.key!r}"' if cell.key is not None else ""
         tag = "th" if index == 0 else "td"
         scope = ' scope="row"' if index == 0 else ""
-        parts.append(f"<{tag}{scope}{attributes}>{escape(cell.text)}</{tag}>")
+        parts.append(f"<{tag}{scope}{attributes}>{_text(cell.text)}</{tag}>")
     return f"<tr>{''.join(parts)}</tr>"
 
 

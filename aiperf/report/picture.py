@@ -50,6 +50,7 @@ STYLE: dict[str, Any] = {
     "lines.solid_capstyle": "round",
     "svg.fonttype": "none",  # text stays text: it can be read aloud, searched, and set in the page's font
     "path.simplify": True,
+    "text.parse_math": False,  # a host may be called $x$
 }
 WIDTH_INCHES = 8.8
 DPI = 160

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aiperf import units
+from aiperf.plain import plain
 from aiperf.report import words
 from aiperf.report.facts import Report
 
@@ -14,7 +15,7 @@ MOST_DOUBTS = 6
 
 def closing_lines(report: Report, page: Path | None = None) -> tuple[str, ...]:
     """What a run ends with; `page` is the report that was written, if one was."""
-    return tuple(_lines(report, page))
+    return tuple(plain(line) for line in _lines(report, page))
 
 
 def _lines(report: Report, page: Path | None) -> Iterator[str]:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from aiperf.journal import NAME, Journal
 from aiperf.report.gather import gather
-from aiperf.report.write import write
+from aiperf.report.write import write, write_report
 from tests.report.browser import Browser, executable
 from tests.report.journals import Shape, invented, many_workers
 
@@ -78,6 +79,37 @@ def test_figures_can_be_read_on_light_and_dark(
     assert image.width == 1200
     assert image.height == browser.ask("document.documentElement.scrollHeight")
     assert len(image.convert("RGB").reduce(4).getcolors(1 << 20) or []) > 200
+
+
+EVIL = '<script>document.title = "owned"</script><img src="data:," onerror="document.title=\'owned\'">'
+
+
+def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Browser, tmp_path: Path) -> None:
+    # Sealed like any other journal: whoever writes a whole one can seal it.
+    events = invented(Shape(duration=60.0, end=30.0, ends=EVIL, name=f"run{EVIL}"))
+    with Journal(tmp_path / NAME) as journal:
+        journal.append(events)
+
+    browser.show(write_report(tmp_path).page)
+
+    assert "owned" not in browser.ask("document.title.replace(/<.*/, '')")
+    assert browser.ask("document.scripts.length") == 1
+    assert EVIL in browser.ask("document.querySelector('.about').textContent")
+    assert browser.complaints == []
+
+
+def test_the_page_runs_no_script_but_its_own_even_where_one_got_into_it(
+    browser: Browser, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(pages["finished"].read_text("utf-8").replace("</main>", f"{EVIL}</main>", 1))
+
+    browser.show(page)
+
+    assert browser.ask("document.scripts.length") == 2
+    assert browser.ask("document.title") != "owned"
+    assert any("Content Security Policy" in complaint for complaint in browser.complaints)
+    assert browser.ask("document.querySelectorAll('#table-trials th button').length") > 0  # its own ran
 
 
 def contrast(one: str, other: str) -> float:

@@ -126,3 +126,13 @@ def test_showing_takes_no_more_than_a_fiftieth_of_the_drivers_time() -> None:
             clock.now += 0.01
 
     assert spent <= 0.02 * clock.now + 0.1
+
+
+def test_names_from_a_journal_neither_command_the_terminal_nor_style_the_table() -> None:
+    evil = "\x1b[2J\x9b31m\u202e[red]x[/nothing]"
+    view = replace(VIEW, run=evil, workers=(replace(VIEW.workers[0], host=evil, doing=evil),))
+
+    text = shown(view, width=160)
+
+    assert not set("\x1b\x9b\u202e") & set(text)
+    assert text.count("[red]x[/nothing]") == 3

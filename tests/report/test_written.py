@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
-from aiperf.events import RunStarted
+from aiperf.events import AnyEvent, RunStarted
 from aiperf.journal import Journal
 from aiperf.report.gather import gather
 from aiperf.report.palette import COLOURS
@@ -175,6 +179,91 @@ def test_names_from_a_journal_cannot_become_markup(tmp_path: Path) -> None:
     assert evil not in text
     assert Parsed(text).wrong == []
     assert sum(tag == "script" for tag, _ in Parsed(text).tags) == 1
+
+
+EVIL = '<script>document.title = "owned"</script><img src=x onerror="alert(1)">"\'&$\\x$'
+"""Markup, quotes, and what matplotlib would set as mathematics."""
+HIDDEN = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202escore 9 EFLOPS\u2066\r\n\x00"
+"""What would command a terminal, or write from right to left, or end a line."""
+
+
+def planted(events: Sequence[AnyEvent], words: str) -> list[AnyEvent]:
+    """The same run with words in every text that a driver writes in its own or a machine's words, at any depth."""
+
+    def into(value: Any) -> Any:
+        match value:
+            case str():
+                return value + words
+            case dict():
+                return {name + words if name != "host" else name: into(part) for name, part in value.items()}
+            case list():
+                return [into(part) for part in value]
+            case _:
+                return value
+
+    said = (
+        "run",
+        "host",
+        "device",
+        "collective",
+        "reason",
+        "searcher",
+        "versions",
+        "machine",
+        "precision",
+        "config_hash",
+    )
+    changed: list[AnyEvent] = []
+    for event in events:
+        fields = {name: into(getattr(event, name)) for name in said if hasattr(event, name)}
+        if isinstance(event, RunStarted):
+            fields |= {
+                "config": into(event.config) | event.config,
+                "dataset": event.dataset | {"name": words, "classes": words},
+            }
+        changed.append(msgspec.structs.replace(event, **fields))
+    return changed
+
+
+LOST = invented(Shape(workers=2, duration=60.0, warmup=10.0, lose_worker_at=30.0, resume_at=45.0, ends="interrupted"))
+
+
+@pytest.mark.parametrize("words", [EVIL, HIDDEN], ids=["markup", "control"])
+def test_no_text_of_a_journal_becomes_markup_wherever_it_stands(tmp_path: Path, words: str) -> None:
+    honest = write(gather(LOST), tmp_path / "honest").page.read_text("utf-8")
+
+    paths = write(gather(planted(LOST, words)), tmp_path / "planted")
+    page = paths.page.read_text("utf-8")
+
+    assert "script>document" not in page and "<img src=x" not in page
+    assert not set("\x00\x07\x1b\x9b\u202e\u2066") & set(page)
+    parsed = Parsed(page)
+    assert parsed.wrong == [] == parsed.open
+    before, after = (Counter(tag for tag, _ in one.tags) for one in (Parsed(honest), parsed))
+    for tag in ("script", "img", "h1", "h2", "p", "table", "dl", "dt", "dd", "header", "style", "meta"):
+        assert after[tag] == before[tag], tag
+    assert not [name for _, attributes in parsed.tags for name in attributes if name.startswith("on")]
+    for plot in paths.plots:
+        if plot.suffix == ".svg":
+            ElementTree.fromstring(plot.read_text("utf-8"))
+
+
+def test_the_page_lets_its_own_script_run_by_its_hash_and_no_other(page: str) -> None:
+    policy = next(str(a["content"]) for tag, a in Parsed(page).tags if tag == "meta" and "http-equiv" in a)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.S)
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    assert rules["script-src"] == f"'sha256-{digest}'"
+    assert rules["default-src"] == "'none'"
+
+
+def test_words_of_a_journal_cannot_command_a_terminal() -> None:
+    lines = closing_lines(gather(planted(LOST, HIDDEN)), Path("runs/x/report.html"))
+
+    assert any("interrupted" in line for line in lines)
+    assert [line for line in lines if set("\x00\x07\x1b\x9b\r\n\u202e\u2066") & set(line)] == []
 
 
 def test_a_run_that_has_only_begun_says_so_instead_of_drawing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from aiperf.plain import plain
 from aiperf.report.facts import Gantt, Report
 from aiperf.report.palette import AMBER, BLUE, BLUE_PALE, GREEN, IDLE, INK, SHADE, VERMILION
 from aiperf.report.picture import Picture, drawn, legend_above, on_time_axis
@@ -81,7 +82,9 @@ def _bars(axes: Axes, chart: Gantt, warmup: float) -> None:
     axes.set_ylim(rows - 0.4, -0.6)
     step = max(1, rows // 20)
     shown = range(0, rows, step)
-    axes.set_yticks(list(shown), [f"{chart.workers[row]} · {chart.hosts[row][:14]}" for row in shown], fontsize=8.5)
+    axes.set_yticks(
+        list(shown), [f"{chart.workers[row]} · {plain(chart.hosts[row])[:14]}" for row in shown], fontsize=8.5
+    )
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     if rows > 2:

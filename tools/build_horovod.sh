@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: build_horovod.sh PYTHON horovod==VERSION CACHE JOBS
 #
-# Builds Horovod for PyTorch into PYTHON's environment; the wheel is kept in CACHE for the next environment with the same
-# Python, torch and CUDA. Gloo always; NCCL too where CUDA's compiler and NCCL's headers are found.
+# Builds Horovod for PyTorch into PYTHON's environment; the wheel is kept in CACHE for the next environment that
+# would build the same: tools/horovod_plan.py says what that is. Gloo always; NCCL too where it and CUDA's compiler are found.
 # Horovod 0.28.1 asks its compiler for C++14, the headers of PyTorch 2.1 and later need C++17: the compiler is wrapped,
 # the sources stay as they are. A line "missing: …" says what the machine lacks.
 set -euo pipefail
@@ -13,8 +13,10 @@ done
 header=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h
 [ -f "$header" ] || { echo "missing: Python's headers, $header (Debian and Ubuntu: apt-get install python3-dev; then: make setup)"; exit 1; }
 
-key=$("$PY" -c 'import sys, platform, torch
-print("{}-{}-torch{}".format(sys.implementation.cache_tag, platform.machine(), torch.__version__).replace("+", "_"))')
+# key, operations, note: what is built here, and the name of the folder its wheel is kept in
+assignments=$("$PY" "$(dirname "$0")/horovod_plan.py")
+eval "$assignments"
+[ -z "$note" ] || echo "note: $note: this Horovod will exchange gradients over Gloo"
 kept=$CACHE/$key
 if ls "$kept"/horovod-"${WANT#horovod==}"-*.whl >/dev/null 2>&1; then
   echo "taking the wheel kept in $kept"
@@ -34,14 +36,6 @@ done
 exec g++ "${arguments[@]}"
 C
   chmod +x "$work/c++"
-  operations=()
-  if "$PY" -c 'import torch, sys; sys.exit(0 if torch.version.cuda else 1)' && command -v nvcc >/dev/null; then
-    if [ -n "${NCCL_HOME:-}" ] || [ -f /usr/include/nccl.h ]; then
-      operations=(HOROVOD_GPU_OPERATIONS=NCCL ${NCCL_HOME:+HOROVOD_NCCL_HOME="$NCCL_HOME"})
-    else
-      echo "note: nvcc is here but NCCL's headers are not (set NCCL_HOME): this Horovod will exchange gradients over Gloo"
-    fi
-  fi
   # What its setup.py imports must stand in the environment, as build isolation would hide torch from it.
   "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt setuptools wheel packaging psutil cloudpickle pyyaml cffi
   mkdir -p "$kept"
@@ -50,4 +44,4 @@ C
     "$PY" -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --no-binary horovod --wheel-dir "$kept" "$WANT"
 fi
 "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt "$kept"/horovod-"${WANT#horovod==}"-*.whl
-"$PY" -c 'import horovod.torch as hvd; assert hvd.gloo_built(); print("horovod.torch with Gloo", "and NCCL" if hvd.nccl_built() else "")'
+"$PY" "$(dirname "$0")/horovod_plan.py" --fits || { echo "the Horovod just installed lacks what was to be built in ($key)"; exit 1; }

@@ -55,7 +55,7 @@ fi
 want="$(pin horovod)"
 if [ "$HOROVOD" = off ]; then
   say "5/5 Horovod left out (HOROVOD=off): trainer.collective=torch will be used"
-elif "$PY" -c 'import horovod.torch' >/dev/null 2>&1; then
+elif "$PY" tools/horovod_plan.py --fits >/dev/null 2>&1; then
   say "5/5 $want is there"
 else
   say "5/5 $want from its sources (95 s to 4 min at -j$JOBS on two cores; kept in $CACHE)"

@@ -7,6 +7,7 @@ measured, and is called so. Where neither is known there is no MFU.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -80,10 +81,16 @@ def _peak(run: Collected) -> tuple[float | None, str | None]:
 
 def _peak_of(worker: OpenWorker, precision: DataType) -> tuple[float | None, str | None]:
     joined = worker.joined
-    dense = peak(joined.device, None, precision)
+    dense = peak(joined.device, None, precision, _compute_units(joined.machine))
     if dense is not None:
         return dense, f"dense peak of {joined.device} in {precision}"
     measured: Any = joined.machine.get(MEASURED_PEAK)
     if isinstance(measured, dict) and precision in measured:
         return float(measured[precision]), f"matrix product measured on this host in {precision}"
     return None, None
+
+
+def _compute_units(machine: Mapping[str, Any]) -> int | None:
+    """Of each of the host's accelerators, where a sampler told and all are alike."""
+    told = {device.get("compute_units") for device in machine.get("accelerators", ())}
+    return told.pop() if len(told) == 1 else None

@@ -6,7 +6,7 @@ Written to the Python interface of amdsmi 6 and 7. Not measured: no AMD accelera
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,8 @@ class AmdSampler:
     def devices(self) -> list[Device]:
         return [device for _, device in self._handles]
 
-    def sample(self) -> list[DeviceSample]:
-        return [self._look(handle, device) for handle, device in self._handles]
+    def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def close(self) -> None:
         self._smi.amdsmi_shut_down()
@@ -93,6 +93,7 @@ class AmdSampler:
         asic = self._ask("amdsmi_get_gpu_asic_info", handle) or {}
         driver = self._ask("amdsmi_get_gpu_driver_info", handle) or {}
         memory = given(self._ask("amdsmi_get_gpu_vram_usage", handle), "vram_total")
+        units = given(asic, "num_compute_units")  # amdsmi 6.1 and later; 'N/A' before
         model = asic.get("market_name")
         model = None if model in (None, "", "N/A") else str(model)
         return Device(
@@ -102,6 +103,7 @@ class AmdSampler:
             vendor="AMD",
             model=model,
             variant=None if model is None else board_variant(model),
+            compute_units=None if units is None else int(units),
             memory_bytes=None if memory is None else int(memory) << 20,
             driver=driver.get("driver_version"),
             pci=self._ask("amdsmi_get_gpu_device_bdf", handle),

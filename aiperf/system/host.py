@@ -6,7 +6,7 @@ All figures are of the whole host as the kernel counts it, not of a container or
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
@@ -81,7 +81,9 @@ class HostSampler:
     def devices(self) -> list[Device]:
         return [Device(id=HOST, kind="host", memory_bytes=self._memory_bytes)]
 
-    def sample(self) -> list[DeviceSample]:
+    def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        if wanted is not None and HOST not in wanted:
+            return []
         busy, total = busy_and_total((self._proc / "stat").read_text())
         busy_before, total_before = self._last
         self._last = (busy, total)

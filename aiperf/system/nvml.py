@@ -5,7 +5,7 @@ The bits and codes of NVML are turned into names here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,24 +30,33 @@ THROTTLE_BITS = {
     0x400: "reliability",
 }
 
-# nvml.h, nvmlReturn_t. The first set means that this device, driver or account cannot give the figure, now or ever;
-# the second that there is no device any more. Any other code is an error of ours and is raised.
-NOT_GIVEN = {
-    3: "not supported",
-    4: "no permission",
-    10: "timeout",
-    13: "function not found",
-    14: "corrupted infoROM",
-    19: "in use",
-    20: "insufficient memory",
-    22: "not supported by the virtual GPU",
-    24: "no data",
-    25: "argument version mismatch",
-    26: "deprecated",
-    27: "not ready",
-    999: "unknown error",
+# Codes of nvmlReturn_t by the names of nvidia-ml-py, so that no number can be mistaken for its neighbour. The first set means
+# that this device, driver or account cannot give the figure, now or ever; the second that there is no device any more. Any
+# other code is an error of ours and is raised.
+NOT_GIVEN = (
+    "NVML_ERROR_NOT_SUPPORTED",
+    "NVML_ERROR_NO_PERMISSION",
+    "NVML_ERROR_TIMEOUT",
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVML_ERROR_CORRUPTED_INFOROM",
+    "NVML_ERROR_IN_USE",
+    "NVML_ERROR_MEMORY",
+    "NVML_ERROR_NO_DATA",
+    "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED",
+    "NVML_ERROR_INSUFFICIENT_RESOURCES",
+    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    "NVML_ERROR_DEPRECATED",
+    "NVML_ERROR_NOT_READY",
+    "NVML_ERROR_INVALID_STATE",
+    "NVML_ERROR_UNKNOWN",
+)
+LOST = {
+    "NVML_ERROR_NOT_FOUND": "not found",
+    "NVML_ERROR_IRQ_ISSUE": "interrupt problem",
+    "NVML_ERROR_GPU_IS_LOST": "GPU is lost",
+    "NVML_ERROR_RESET_REQUIRED": "GPU requires reset",
+    "NVML_ERROR_GPU_NOT_FOUND": "GPU not found",
 }
-LOST = {6: "not found", 11: "interrupt problem", 15: "GPU is lost", 16: "GPU requires reset", 28: "GPU not found"}
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
@@ -69,6 +78,8 @@ class NvmlSampler:
         except ImportError as absent:
             raise Unavailable(f"nvidia-ml-py is not installed: {absent}") from absent
         self._nvml: Any = pynvml  # ctypes behind it: nothing in it is typed
+        self._not_given = {getattr(pynvml, name) for name in NOT_GIVEN}
+        self._lost = {getattr(pynvml, name): words for name, words in LOST.items()}
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -89,8 +100,8 @@ class NvmlSampler:
     def devices(self) -> list[Device]:
         return [device for _, device in self._handles]
 
-    def sample(self) -> list[DeviceSample]:
-        return [self._look(handle, device) for handle, device in self._handles]
+    def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def close(self) -> None:
         self._nvml.nvmlShutdown()
@@ -100,10 +111,10 @@ class NvmlSampler:
         try:
             return call(), None
         except self._nvml.NVMLError as error:
-            if error.value in NOT_GIVEN:
+            if error.value in self._not_given:
                 return None, None
-            if error.value in LOST:
-                return None, LOST[error.value]
+            if error.value in self._lost:
+                return None, self._lost[error.value]
             raise
 
     def _value(self, call: Callable[[], T]) -> T | None:

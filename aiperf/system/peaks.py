@@ -21,7 +21,7 @@ _VARIANTS = (
     (re.compile(r"PCI-?E\b", re.I), "PCIe"),
     (re.compile(r"\bSXM\d?\b", re.I), "SXM"),
     (re.compile(r"\bH100 \d+GB HBM3$|\bH200$|\bB200$", re.I), "SXM"),
-    (re.compile(r"\bOAM\b|\bMI(250X?|300X|325X)\b", re.I), "OAM"),
+    (re.compile(r"\bOAM\b|\bMI(250X?|300X|325X|350X|355X)\b", re.I), "OAM"),
     (re.compile(r"\bMI(100|210)\b", re.I), "PCIe"),
 )
 
@@ -95,16 +95,20 @@ def table() -> tuple[Peak, ...]:
     return msgspec.json.decode(text, type=tuple[Peak, ...])
 
 
-def peak(model: str, variant: str | None, dtype: DataType) -> float | None:
+def peak(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
     """Dense FLOPS of one device, or None where the table does not hold it.
 
-    `model` is the name the driver reports; `variant` the board, None = as the name tells. Rows that fit a name which
-    leaves the board open, and differ, give None. A slice of a device (MIG) is another name and has no peak.
+    `model` is the name the driver reports; `variant` the board, None = as the name tells; `compute_units` how many units the
+    driver counts, where it tells. Rows that fit a name which leaves the device open, and differ, give None ('AMD Instinct
+    MI250X / MI250', as ROCm calls both, is either until its units are known). A device with other units than the row is
+    another device. A slice of a device (MIG) is another name and has no peak.
     peak('NVIDIA A100-SXM4-80GB', None, 'bf16') == 312e12.
     """
     fitting = [row for row in table() if re.fullmatch(row.accelerator, model.strip(), re.IGNORECASE)]
     board = variant or board_variant(model)
     if board is not None:
         fitting = [row for row in fitting if row.variant in ("", board)]
+    if compute_units is not None:
+        fitting = [row for row in fitting if row.units is None or row.units.count == compute_units]
     figures = {row.dense_flops.get(dtype) for row in fitting}
     return figures.pop() if len(figures) == 1 else None

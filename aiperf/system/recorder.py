@@ -100,7 +100,7 @@ def record(log: Log, attached: Attached, session: Session, parent: int | None) -
     while parent is None or os.getppid() == parent:
         samples: list[DeviceSample] = []
         for sampler in attached.samplers.values():
-            samples += (sample for sample in sampler.sample() if sample.device in wanted)
+            samples += sampler.sample(wanted)
         now = time.monotonic() - began
         log.append(session.at + now, session.wall_unix + now, samples)
         # The next multiple of the interval, so that a slow look does not shift all that follow.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
 from aiperf.system.log import Record, Sample, Session
@@ -27,8 +27,8 @@ class ReplaySampler:
     def devices(self) -> Sequence[Device]:
         return self._devices
 
-    def sample(self) -> Sequence[DeviceSample]:
-        return next(self._moments, ())
+    def sample(self, wanted: Collection[str] | None = None) -> Sequence[DeviceSample]:
+        return [look for look in next(self._moments, ()) if wanted is None or look.device in wanted]
 
     def close(self) -> None:
         self._moments = iter(())

@@ -5,7 +5,7 @@ A figure that a device cannot give is None, which every reader takes as "not mea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -26,6 +26,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The vendor's own spelling: 'NVIDIA A100-SXM4-80GB'."""
     variant: str | None = None
     """The board: SXM, PCIe, NVL or OAM, where the name or the vendor's library tells."""
+    compute_units: int | None = None
+    """Streaming multiprocessors or compute units that are switched on, where the vendor's library tells."""
     memory_bytes: int | None = None
     driver: str | None = None
     pci: str | None = None
@@ -65,8 +67,11 @@ class Sampler(Protocol):
         """The devices that stood here when the sampler was opened."""
         ...
 
-    def sample(self) -> Sequence[DeviceSample]:
-        """One look at each device that can be looked at, in milliseconds; a lost device is `gone`, not an error."""
+    def sample(self, wanted: Collection[str] | None = None) -> Sequence[DeviceSample]:
+        """One look at each of the devices named by id (None: all), in milliseconds; a lost device is `gone`, not an error.
+
+        Devices that are not wanted are not asked: on a host with many workers each recorder looks at its worker's own.
+        """
         ...
 
     def close(self) -> None:

@@ -29,8 +29,12 @@ class DeviceTelemetry:
     utilisation_max: float | None
     memory_used_max_bytes: int | None
     power_mean_watts: float | None
+    """Energy over the seconds that it was measured in."""
     energy_joules: float | None
-    """Power integrated over the measured seconds by the trapezoidal rule."""
+    """Differences of the device's own counter, which misses nothing; where there is none, power samples integrated by the
+    trapezoidal rule, which see the moments of the samples alone (an A100's or H100's sensor a quarter of the time)."""
+    energy_counted_share: float | None
+    """Of the seconds that energy was measured in, how much of it the counter told; the rest are power samples."""
     temperature_max_celsius: float | None
     throttled: dict[str, float] | None
     """Reason -> share of the measured time."""
@@ -94,20 +98,31 @@ class _Sum:
     device: Device
     measured: float = 0.0
     utilisation: _Mean = field(default_factory=_Mean)
-    power: _Mean = field(default_factory=_Mean)
+    counted: _Mean = field(default_factory=_Mean)
+    """Watts by the energy counter's differences."""
+    sampled: _Mean = field(default_factory=_Mean)
+    """Watts by power samples, where the counter told nothing."""
+    sampled_beside: _Mean = field(default_factory=_Mean)
+    """Watts by power samples, where the counter told something."""
     highest: dict[str, float] = field(default_factory=dict)
     throttled: dict[str, float] = field(default_factory=dict)
     throttle_seconds: float = 0.0
     ecc: dict[str, int] = field(default_factory=dict)
     last: Look | None = None
     """The last good look."""
+    is_new_session: bool = True
+    """No look since the session began: a counter may have begun anew with it."""
     gone: str | None = None
+
+    def begin(self, session: Session, device: Device) -> None:
+        self.session, self.device, self.is_new_session = session, device, True
 
     def add(self, look: Look, window: tuple[float, float], gap_seconds: float) -> None:
         if look.gone is not None:
             self.gone = look.gone
             return
         before, self.last, self.gone = self.last, look, None
+        is_new_session, self.is_new_session = self.is_new_session, False
         if window[0] <= look.at <= window[1]:
             self._raise_highest(look)
         if before is None or not 0 < look.at - before.at <= gap_seconds:
@@ -115,6 +130,7 @@ class _Sum:
         start, end = max(before.at, window[0]), min(look.at, window[1])
         if start < end:
             self._span(before, look, start, end)
+            self._add_energy(before, look, start, end, goes_on=not is_new_session)
             self._count_errors(before, look)
 
     def _raise_highest(self, look: Look) -> None:
@@ -124,18 +140,38 @@ class _Sum:
                 self.highest[name] = value
 
     def _span(self, before: Look, look: Look, start: float, end: float) -> None:
-        """What a look says holds for the time since the one before it; power runs straight between the two."""
+        """What a look says holds for the time since the one before it."""
         seconds = end - start
         self.measured += seconds
         if look.utilisation is not None:
             self.utilisation.add(look.utilisation, seconds)
-        if look.power_watts is not None and before.power_watts is not None:
-            slope = (look.power_watts - before.power_watts) / (look.at - before.at)
-            self.power.add(before.power_watts + slope * ((start + end) / 2 - before.at), seconds)
         if look.throttle is not None:
             self.throttle_seconds += seconds
             for reason in look.throttle:
                 self.throttled[reason] = self.throttled.get(reason, 0.0) + seconds
+
+    def _add_energy(self, before: Look, look: Look, start: float, end: float, *, goes_on: bool) -> None:
+        """Of the time between two looks. A counter's difference is spread evenly over it, power runs straight."""
+        sampled: float | None = None
+        if look.power_watts is not None and before.power_watts is not None:
+            slope = (look.power_watts - before.power_watts) / (look.at - before.at)
+            sampled = before.power_watts + slope * ((start + end) / 2 - before.at)
+        was, now = before.energy_joules, look.energy_joules
+        # a counter that fell began anew somewhere in between: it does not tell this time
+        if goes_on and was is not None and now is not None and now >= was:
+            self.counted.add((now - was) / (look.at - before.at), end - start)
+            if sampled is not None:
+                self.sampled_beside.add(sampled, end - start)
+        elif sampled is not None:
+            self.sampled.add(sampled, end - start)
+
+    def _energy(self) -> tuple[float, float, float]:
+        """Joules, the seconds that they were measured in, and the share of those that the counter told."""
+        counted, beside, sampled = self.counted, self.sampled_beside, self.sampled
+        if counted.total == 0.0 and beside.total > 0.0:  # a counter that stands still while power flows is none
+            return beside.total + sampled.total, beside.seconds + sampled.seconds, 0.0
+        seconds = counted.seconds + sampled.seconds
+        return counted.total + sampled.total, seconds, counted.seconds / seconds if seconds else 0.0
 
     def _count_errors(self, before: Look, look: Look) -> None:
         for name in ("ecc_corrected", "ecc_uncorrected"):
@@ -148,6 +184,7 @@ class _Sum:
         last_seen = self.session.at if self.last is None else self.last.at
         is_gone = self.gone is not None or recorded_until - last_seen > gap_seconds
         memory = self.highest.get("memory_used_bytes")
+        joules, joule_seconds, counted_share = self._energy()
         return DeviceTelemetry(
             worker=self.session.worker,
             host=self.session.host,
@@ -157,8 +194,9 @@ class _Sum:
             utilisation_mean=self.utilisation.value(),
             utilisation_max=self.highest.get("utilisation"),
             memory_used_max_bytes=None if memory is None else int(memory),
-            power_mean_watts=self.power.value(),
-            energy_joules=self.power.total if self.power.seconds else None,
+            power_mean_watts=joules / joule_seconds if joule_seconds else None,
+            energy_joules=joules if joule_seconds else None,
+            energy_counted_share=counted_share if joule_seconds else None,
             temperature_max_celsius=self.highest.get("temperature_celsius"),
             throttled=(
                 {reason: seconds / self.throttle_seconds for reason, seconds in sorted(self.throttled.items())}
@@ -188,8 +226,7 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
             case Session():
                 sessions[record.worker] = record
                 for device in record.devices:
-                    known = sums.setdefault((record.worker, device.id), _Sum(record, device))
-                    known.session, known.device = record, device
+                    sums.setdefault((record.worker, device.id), _Sum(record, device)).begin(record, device)
             case Sample(session, device, look):
                 gap_seconds = GAP_INTERVALS * session.interval_seconds
                 if look.at <= window[1] + gap_seconds:

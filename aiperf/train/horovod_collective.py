@@ -7,7 +7,8 @@ Gradients are fused into buffers and exchanged by Horovod's own thread while the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import horovod
@@ -24,6 +25,8 @@ class Horovod:
     """See `collective.Collective`. One a process."""
 
     def __init__(self, *, fp16_compression: bool, meet: Meet) -> None:
+        if hvd.nccl_built():
+            lend_the_stream_to_the_exchange(os.environ)
         hvd.init()
         self._meet = meet
         self.rank: int = hvd.rank()
@@ -70,6 +73,16 @@ class Horovod:
             act()
         except HorovodInternalError as error:
             raise RankFailed(str(error)) from error
+
+
+def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> None:
+    """Before `hvd.init`: the end of an exchange between accelerators is waited for by the stream and not by the host.
+
+    As it comes, Horovod 0.28.1's `synchronize` returns when the exchange is over, so that the host queues nothing of the update
+    and of the next step before (common/ops/gpu_operations.cc, `FinalizeGPUQueue`). With this it returns when the default stream
+    waits for it (torch/mpi_ops_v2.cc), which is the one that trains here. A value the user has set stands.
+    """
+    environment.setdefault("HOROVOD_ENABLE_ASYNC_COMPLETION", "1")
 
 
 class _Overlapped:

@@ -183,6 +183,15 @@ def test_mfu_needs_a_known_peak() -> None:
     assert known.mfu_busy is not None and known.mfu_busy > known.mfu
 
 
+def test_a_name_that_two_accelerators_share_has_mfu_by_their_compute_units() -> None:
+    def told(units: int | None) -> float | None:
+        machine = {**MACHINE, "accelerators": [{"compute_units": units} if units else {}]}
+        shape = Shape(device="AMD Instinct MI250X / MI250", precision="bf16", machine=machine)
+        return gather(invented(shape)).utilisation.peak_flops
+
+    assert [told(units) for units in (110, 104, None)] == [191.5e12, 181.05e12, None]
+
+
 def test_hosts_alike_are_one_row() -> None:
     systems = gather(many_workers(workers=100, trials_each=1)).systems
 

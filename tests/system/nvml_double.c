@@ -1,9 +1,13 @@
 /* A driver of two invented accelerators with NVML's own binary interface, so that the real nvidia-ml-py can be run where
  * there is no GPU. Behaviour by environment: NVML_LOST=1 accelerator 1 is lost from its second utilisation on;
- * NVML_THROTTLE=mask; NVML_OLD=1 a driver without the event reasons' new name and without any energy counter. */
+ * NVML_THROTTLE=mask; NVML_OLD=1 a driver without the event reasons' new name and without any energy counter;
+ * NVML_POWER_CODE=code power cannot be told, for this reason; NVML_CALLS=file a byte is appended for each look, the number of
+ * the accelerator that was asked. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SUCCESS = 0, NOT_SUPPORTED = 3, GPU_IS_LOST = 15 };
 typedef struct { int index; int looks; } *device_t;
@@ -49,6 +53,13 @@ int nvmlDeviceGetEnforcedPowerLimit(device_t d, unsigned *milliwatts) { *milliwa
 typedef struct { unsigned gpu, memory; } utilization_t;
 int nvmlDeviceGetUtilizationRates(device_t d, utilization_t *use) {
     d->looks++;
+    const char *calls = getenv("NVML_CALLS");
+    if (calls) {
+        int file = open(calls, O_WRONLY | O_APPEND | O_CREAT, 0644);
+        char number = (char)('0' + d->index);
+        if (file < 0 || write(file, &number, 1) != 1) abort();
+        close(file);
+    }
     if (lost(d)) return GPU_IS_LOST;
     *use = (utilization_t){93, 41};
     return SUCCESS;
@@ -59,7 +70,12 @@ int nvmlDeviceGetTemperature(device_t d, int sensor, unsigned *celsius) {
     *celsius = 64;
     return SUCCESS;
 }
-int nvmlDeviceGetPowerUsage(device_t d, unsigned *milliwatts) { (void)d; *milliwatts = 312500; return SUCCESS; }
+int nvmlDeviceGetPowerUsage(device_t d, unsigned *milliwatts) {
+    (void)d;
+    *milliwatts = 312500;
+    const char *code = getenv("NVML_POWER_CODE");
+    return code ? atoi(code) : SUCCESS;
+}
 int nvmlDeviceGetTotalEnergyConsumption(device_t d, unsigned long long *millijoules) {
     (void)d;
     *millijoules = 5000000;

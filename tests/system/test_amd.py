@@ -43,7 +43,7 @@ class InventedAmdsmi:
         return answer
 
     def amdsmi_get_gpu_asic_info(self, handle: int) -> dict[str, Any]:
-        return {"market_name": "AMD Instinct MI300X"}
+        return {"market_name": "AMD Instinct MI300X", "num_compute_units": 304 if handle == 0 else "N/A"}
 
     def amdsmi_get_gpu_device_uuid(self, handle: int) -> str:
         return f"uuid-{handle}"
@@ -84,6 +84,7 @@ def test_the_answers_of_amdsmi_come_in_si_units_and_with_names() -> None:
     device = sampler.devices()[0]
     assert (device.model, device.variant, device.power_cap_watts) == ("AMD Instinct MI300X", "OAM", 750.0)
     assert device.memory_bytes == 196_592 << 20
+    assert [each.compute_units for each in sampler.devices()] == [304, None]
     assert first == DeviceSample(
         device="uuid-0",
         utilisation=0.88,
@@ -98,6 +99,7 @@ def test_the_answers_of_amdsmi_come_in_si_units_and_with_names() -> None:
     )
     assert second.gone is not None and second.utilisation is None
 
+    assert [look.device for look in sampler.sample({"uuid-1"})] == ["uuid-1"]
     sampler.close()
     assert not library.is_open
 

@@ -78,22 +78,75 @@ def test_no_throttle_bit_is_lost_even_one_that_nvml_has_not_named_yet(mask: int)
     assert len(set(reasons)) == len(reasons) == mask.bit_count()
 
 
-def test_the_codes_that_mean_not_given_and_lost_are_those_of_nvml() -> None:
-    assert set(nvml.LOST) == {
-        pynvml.NVML_ERROR_NOT_FOUND,
-        pynvml.NVML_ERROR_IRQ_ISSUE,
-        pynvml.NVML_ERROR_GPU_IS_LOST,
-        pynvml.NVML_ERROR_RESET_REQUIRED,
-        pynvml.NVML_ERROR_GPU_NOT_FOUND,
-    }
-    for code in (
-        pynvml.NVML_ERROR_NOT_SUPPORTED,
-        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-        pynvml.NVML_ERROR_NO_PERMISSION,
-    ):
-        assert code in nvml.NOT_GIVEN
-    for code in (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
-        assert code not in nvml.NOT_GIVEN and code not in nvml.LOST
+CODES = {name: value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
+ERRORS_OF_OURS = {
+    "NVML_ERROR_UNINITIALIZED",
+    "NVML_ERROR_INVALID_ARGUMENT",
+    "NVML_ERROR_ALREADY_INITIALIZED",
+    "NVML_ERROR_INSUFFICIENT_SIZE",
+    "NVML_ERROR_FREQ_NOT_SUPPORTED",  # 24: of calls that set clocks, and for long taken here for "no data", which is 21
+    "NVML_ERROR_RESET_TYPE_NOT_SUPPORTED",
+}
+OF_THE_HOST = {
+    "NVML_ERROR_INSUFFICIENT_POWER",
+    "NVML_ERROR_DRIVER_NOT_LOADED",
+    "NVML_ERROR_LIBRARY_NOT_FOUND",
+    "NVML_ERROR_OPERATING_SYSTEM",
+    "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+}
+
+
+def test_every_code_of_nvml_is_judged_once() -> None:
+    judged = [*nvml.NOT_GIVEN, *nvml.LOST, *ERRORS_OF_OURS, *OF_THE_HOST]
+
+    assert sorted(judged) == sorted(CODES)
+
+
+@pytest.mark.parametrize("name", ["NVML_ERROR_NO_DATA", "NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_INVALID_STATE"])
+def test_a_figure_that_a_driver_has_no_data_of_is_not_measured(invented_driver: Path, name: str) -> None:
+    _, (first, *_) = look(invented_driver, NVML_POWER_CODE=str(CODES[name]))
+
+    assert first[0].power_watts is None
+    assert first[0].utilisation == 0.93
+
+
+@pytest.mark.parametrize("name", ["NVML_ERROR_FREQ_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT"])
+def test_an_error_of_ours_is_raised_and_not_taken_for_a_missing_figure(invented_driver: Path, name: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        look(invented_driver, NVML_POWER_CODE=str(CODES[name]))
+
+
+def test_the_recorders_of_a_host_ask_each_its_own_workers_accelerators_and_no_others(
+    invented_driver: Path, tmp_path: Path
+) -> None:
+    """Here two workers of one accelerator each, and a third without any."""
+    recorders = []
+    for worker, visible in enumerate(("0", "1", "")):
+        out, calls = tmp_path / f"{worker}.jsonl", tmp_path / f"{worker}.calls"
+        recorders.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "aiperf.system.recorder", "--out", str(out), "--interval", "0.05"]
+                + ["--host", "n1", "--worker", str(worker)],
+                env=os.environ
+                | {"LD_LIBRARY_PATH": str(invented_driver), "CUDA_VISIBLE_DEVICES": visible, "NVML_CALLS": str(calls)},
+            )
+        )
+    try:
+        for worker, recorder in enumerate(recorders):
+            out = tmp_path / f"{worker}.jsonl"
+            while not out.exists() or out.read_bytes().count(b"\n") < 5:
+                assert recorder.poll() is None
+                time.sleep(0.02)
+    finally:
+        for recorder in recorders:
+            recorder.terminate()
+            recorder.wait()
+
+    asked = [(tmp_path / f"{worker}.calls") for worker in range(3)]
+
+    assert set(asked[0].read_text()) == {"0"}
+    assert set(asked[1].read_text()) == {"1"}
+    assert not asked[2].exists()
 
 
 def test_without_an_nvidia_driver_the_sampler_is_unavailable_and_says_why() -> None:

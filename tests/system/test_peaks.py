@@ -123,6 +123,19 @@ def test_an_unknown_accelerator_has_no_peak_even_if_it_resembles_one(model: str)
     assert peak(model, None, "fp16") is None
 
 
+@pytest.mark.parametrize("name", ["AMD Instinct MI250X / MI250", "AMD Instinct MI250X/MI250"])
+def test_the_name_that_rocm_gives_both_mi250x_and_mi250_is_told_apart_by_the_compute_units(name: str) -> None:
+    assert peak(name, "OAM", "bf16", compute_units=110) == 191.5e12
+    assert peak(name, None, "bf16", compute_units=104) == 181.05e12
+    assert peak(name, None, "bf16") is None
+    assert peak(name, None, "bf16", compute_units=60) is None
+
+
+def test_a_partition_of_an_accelerator_has_no_peak() -> None:
+    assert peak("AMD Instinct MI300X", None, "bf16", compute_units=304) == 1307.4e12
+    assert peak("AMD Instinct MI300X", None, "bf16", compute_units=38) is None
+
+
 def test_a_type_without_units_has_no_peak() -> None:
     assert peak("Tesla V100-SXM2-16GB", None, "bf16") is None
     assert peak("Tesla T4", None, "tf32") is None

@@ -249,6 +249,59 @@ def test_rising_power_is_integrated_by_the_trapezoidal_rule(tmp_path: Path) -> N
     assert one.power_mean_watts == pytest.approx(55.0)
 
 
+def test_energy_is_the_counters_where_power_was_looked_at_in_the_wrong_moments(tmp_path: Path) -> None:
+    """500 W in nine tenths of each second, 100 W in the moments of the samples, as a sensor has it that sees a part."""
+    write(
+        tmp_path,
+        [accelerator(0)],
+        {"GPU-0": lambda at, figures: figures | {"power_watts": 100.0, "energy_joules": 7e6 + 460.0 * at}},
+    )
+
+    one = device(summary(tmp_path, (10.5, 90.5)), "GPU-0")
+
+    assert one.energy_joules == pytest.approx(460.0 * 80)
+    assert one.power_mean_watts == pytest.approx(460.0)
+    assert one.energy_counted_share == 1.0
+
+
+def test_where_the_counter_began_anew_power_samples_stand_in(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        [accelerator(0)],
+        {"GPU-0": lambda at, figures: figures | {"energy_joules": 300.0 * at + (1e6 if at <= 50 else 0.0)}},
+    )
+
+    one = device(summary(tmp_path), "GPU-0")
+
+    assert one.energy_joules == pytest.approx(300.0 * 100)
+    assert one.energy_counted_share == pytest.approx(0.99)
+
+
+def test_a_counter_is_not_read_across_the_restart_of_its_recorder(tmp_path: Path) -> None:
+    """The host's is counted from the recorder's own start: 5 J before, 2000 J after are no 1995 J."""
+    write(tmp_path, [], seconds=0)
+    log = Log(tmp_path / "0.jsonl")
+    for began, joules in ((0.0, 5.0), (2.0, 2000.0)):
+        log.begin(session([HOST], at=began))
+        for at in (began, began + 1):
+            log.append(at, WALL + at, [DeviceSample(device="host", power_watts=60.0, energy_joules=joules + 60 * at)])
+    log.close()
+
+    one = device(summary(tmp_path, (0.0, 3.0)), "host")
+
+    assert one.energy_joules == pytest.approx(180.0)
+    assert one.energy_counted_share == pytest.approx(2 / 3)
+
+
+def test_a_counter_that_stands_still_while_power_flows_is_none(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, figures: figures | {"energy_joules": 7.0}})
+
+    one = device(summary(tmp_path), "GPU-0")
+
+    assert one.energy_joules == pytest.approx(300.0 * 100)
+    assert one.energy_counted_share == 0.0
+
+
 def test_a_gap_adds_missing_time_and_no_energy(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: None if 20 < at < 60 else figures})
 
@@ -361,7 +414,7 @@ def test_a_replayed_recording_gives_the_same_devices_and_looks(tmp_path: Path) -
     for at in range(6):
         log.append(float(at), WALL + at, replay.sample())
 
-    assert replay.sample() == ()
+    assert replay.sample() == []
     assert summary(tmp_path / "again").devices == summary(tmp_path).devices
     log.close()
 

@@ -1,9 +1,9 @@
-"""How Horovod is to be built here, and the key under which its wheel is kept: `python tools/horovod_plan.py`, in the environment
-that it is for.
+"""How Horovod is to be built here, and the key under which its wheel is kept: `python tools/horovod_plan.py`, in the
+environment that it is for.
 
-Prints shell assignments for tools/build_horovod.sh. The key names all that makes one wheel differ from another: Python, machine,
-torch and its C++ ABI, the compiler, and what gradients travel by. A wheel of a login node without CUDA is therefore never taken on
-a node with accelerators. With `--fits`: status 0 where the installed Horovod has all that would be built here.
+Prints shell assignments for tools/build_horovod.sh. The key names all that makes one wheel differ from another: Python,
+machine, torch and its C++ ABI, the compiler, and what gradients travel by. A wheel of a login node without CUDA is therefore
+never taken on a node with accelerators. With `--fits`: status 0 where the installed Horovod has all that would be built here.
 """
 
 from __future__ import annotations

@@ -123,10 +123,10 @@ def test_the_recorders_of_a_host_ask_each_its_own_workers_accelerators_and_no_ot
     recorders = []
     for worker, visible in enumerate(("0", "1", "")):
         out, calls = tmp_path / f"{worker}.jsonl", tmp_path / f"{worker}.calls"
+        arguments = ["--out", str(out), "--interval", "0.05", "--host", "n1", "--worker", str(worker)]
         recorders.append(
             subprocess.Popen(
-                [sys.executable, "-m", "aiperf.system.recorder", "--out", str(out), "--interval", "0.05"]
-                + ["--host", "n1", "--worker", str(worker)],
+                [sys.executable, "-m", "aiperf.system.recorder", *arguments],
                 env=os.environ
                 | {"LD_LIBRARY_PATH": str(invented_driver), "CUDA_VISIBLE_DEVICES": visible, "NVML_CALLS": str(calls)},
             )

@@ -15,7 +15,9 @@ from aiperf.events import (
     BatchReduced,
     CeilingMeasured,
     CheckpointDropped,
+    CheckpointNotWritten,
     EpochFinished,
+    ImagesSkipped,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -130,6 +132,9 @@ class Books:
     rejected: int = 0
     lost_workers: int = 0
     lost_attempts: int = 0
+    unwritten: list[CheckpointNotWritten] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Corrupt images, each with what its decoder said."""
     down_seconds: float = 0.0
     clock_steps: list[float] = field(default_factory=list)
     operations: dict[int, Operations] = field(default_factory=dict)
@@ -215,6 +220,10 @@ class Books:
                     self.clock_steps.append(event.clock_stepped_back_seconds)
             case RunEnded():
                 self.ended = event
+            case CheckpointNotWritten():
+                self.unwritten.append(event)
+            case ImagesSkipped():
+                self.skipped.update(event.files)
             case CeilingMeasured() | CheckpointDropped():
                 pass
             case _:

@@ -133,6 +133,8 @@ def _end(run: Run, now: float) -> str | None:
         return "trials"
     if run.rejected_in_a_row >= run.limits.rejections:
         return "no proposals"
+    if run.limits.corrupt_images is not None and len(run.corrupt) > run.limits.corrupt_images:
+        return "corrupt images"
     return None
 
 

@@ -293,11 +293,33 @@ class CheckpointDropped(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class CheckpointNotWritten(Event, frozen=True, kw_only=True):
+    """The disk would not take a checkpoint; the trial goes on, and the next epoch's is tried again. Those that are left out
+    because epochs are shorter than writing have no such line."""
+
+    trial: int
+    attempt: int
+    epoch: int
+    """After which there is none."""
+    reason: str
+
+
+class ImagesSkipped(Event, frozen=True, kw_only=True):
+    """Corrupt images met for the first time since the run began or was resumed: they are left out, and count nowhere."""
+
+    worker: int
+    """That met them first."""
+    images: int
+    """Of the run so far, these included."""
+    files: dict[str, str]
+    """These, each with what its decoder said; at most 100 to a line."""
+
+
 class RunEnded(Event, frozen=True, kw_only=True):
     """The run is over: its time is up, or someone ended it."""
 
     reason: str
-    """'duration', 'interrupted', 'no workers', or 'trials'."""
+    """'duration', 'interrupted', 'no workers', 'trials', or 'corrupt images' (more than dataset.corrupt_limit)."""
 
 
 AnyEvent = (
@@ -318,6 +340,8 @@ AnyEvent = (
     | TrialLost
     | TrialFailed
     | CheckpointDropped
+    | CheckpointNotWritten
+    | ImagesSkipped
     | RunEnded
 )
 """Every event there is."""

@@ -15,7 +15,9 @@ from aiperf.events import (
     BatchReduced,
     CeilingMeasured,
     CheckpointDropped,
+    CheckpointNotWritten,
     EpochFinished,
+    ImagesSkipped,
     Interval,
     Progress,
     TrialFailed,
@@ -34,6 +36,8 @@ from aiperf.messages import (
     EpochDone,
     OutOfMemory,
     Prepared,
+    Skipped,
+    Unsaved,
     WorkerDown,
     WorkerUp,
 )
@@ -41,9 +45,23 @@ from aiperf.procedure import end_of_trial, told_accuracy
 from aiperf.run import Run, Trial
 
 HeardWord = (
-    WorkerUp | WorkerDown | Ceiling | Prepared | Advanced | EpochDone | OutOfMemory | Done | Crashed | CheckpointGone
+    WorkerUp
+    | WorkerDown
+    | Ceiling
+    | Prepared
+    | Advanced
+    | EpochDone
+    | Unsaved
+    | Skipped
+    | OutOfMemory
+    | Done
+    | Crashed
+    | CheckpointGone
 )
 """All words but the answers to Propose, which the driver checks against their lineage first."""
+
+FILES_OF_A_LINE = 100
+"""Corrupt images that one event names at most."""
 
 
 def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
@@ -92,6 +110,16 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                     compile_seconds=word.compile_seconds,
                 )
             ]
+        case Unsaved():
+            if _current(run, word.trial, word.attempt) is None:
+                return []
+            return [
+                CheckpointNotWritten(
+                    at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, reason=word.reason
+                )
+            ]
+        case Skipped():
+            return _skipped(run, word, now)
         case OutOfMemory():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or trial.batch_size <= word.to_batch_size:
@@ -193,6 +221,22 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
             checkpoint=word.checkpoint,
             interval=_interval(trial, sums, now),
         ),
+    ]
+
+
+def _skipped(run: Run, word: Skipped, now: float) -> list[AnyEvent]:
+    """All ranks of all workers meet the same files: each is told of once."""
+    if word.worker not in run.workers and word.worker not in run.departed:
+        return []
+    fresh = [(name, why) for name, why in dict(word.files).items() if name not in run.corrupt]
+    return [
+        ImagesSkipped(
+            at=now,
+            worker=word.worker,
+            images=len(run.corrupt) + min(start + FILES_OF_A_LINE, len(fresh)),
+            files=dict(fresh[start : start + FILES_OF_A_LINE]),
+        )
+        for start in range(0, len(fresh), FILES_OF_A_LINE)
     ]
 
 

@@ -107,6 +107,8 @@ class Limits:
     """So many proposals rejected in a row end the run: the search has nothing left to propose."""
     trials: int | None
     """The run ends after so many finished trials; None: with its time alone."""
+    corrupt_images: int | None
+    """With more of them the run ends; None: the data set does not lie in files."""
     progress_seconds: float
     """The shortest length that intervals of work are aimed at."""
     progress_per_second: float
@@ -127,6 +129,7 @@ def limits_of(started: RunStarted) -> Limits:
         silence_seconds=configured.silence_seconds,
         rejections=configured.rejections,
         trials=configured.trials,
+        corrupt_images=started.config.get("dataset", {}).get("corrupt_limit"),
         progress_seconds=configured.progress_seconds,
         progress_per_second=configured.progress_per_second,
     )

@@ -170,6 +170,23 @@ class EpochDone(_Message, frozen=True, kw_only=True):
     checkpoint: bool
 
 
+class Unsaved(_Message, frozen=True, kw_only=True):
+    """The disk would not take the checkpoint of an epoch that was reported before; training goes on."""
+
+    trial: int
+    attempt: int
+    epoch: int
+    reason: str
+
+
+class Skipped(_Message, frozen=True, kw_only=True):
+    """Corrupt images that one of the worker's ranks has met, all of them since it was started."""
+
+    worker: int
+    files: tuple[tuple[str, str], ...]
+    """Name, and what the decoder said."""
+
+
 class OutOfMemory(_Message, frozen=True, kw_only=True):
     """The batch did not fit; the worker goes on with a smaller one, from the beginning of the epoch."""
 
@@ -217,6 +234,8 @@ Word = (
     | Prepared
     | Advanced
     | EpochDone
+    | Unsaved
+    | Skipped
     | OutOfMemory
     | Done
     | Crashed

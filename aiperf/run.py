@@ -18,7 +18,9 @@ from aiperf.events import (
     BatchReduced,
     CeilingMeasured,
     CheckpointDropped,
+    CheckpointNotWritten,
     EpochFinished,
+    ImagesSkipped,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -136,6 +138,8 @@ class Run:
     highest_round: int = 0
     ceiling: int | None = None
     best_accuracy: float | None = None
+    corrupt: set[str] = field(default_factory=set)
+    """Names of the images that were skipped since the run began or was resumed: files may be mended in between."""
 
     def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:
         """All morphs from the starting graph to a trial's graph."""
@@ -213,8 +217,15 @@ def evolve(run: Run, event: AnyEvent) -> None:
             run.ceiling = event.batch_size if run.ceiling is None else min(run.ceiling, event.batch_size)
         case CheckpointDropped():
             _dropped(run, event)
+        case CheckpointNotWritten():
+            trial = run.trials[event.trial]
+            trial.last_word = event.at
+            run.running.move_to_end(event.trial)
+        case ImagesSkipped():
+            run.corrupt.update(event.files)
         case RunResumed():
             run.ended = None
+            run.corrupt.clear()
             for present in list(run.workers):
                 _worker_gone(run, present, by_worker=False)
         case RunEnded():

@@ -263,6 +263,15 @@ def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]
         doubts.append(f"attempts at trials lost: {books.lost_attempts}")
     if books.failed:
         doubts.append(f"trials failed: {books.failed}")
+    if books.unwritten:
+        first = books.unwritten[0]
+        doubts.append(
+            f"checkpoints that could not be written: {len(books.unwritten)}; first of trial {first.trial} after epoch "
+            f"{first.epoch}: {first.reason}"
+        )
+    if books.skipped:
+        name, why = next(iter(books.skipped.items()))
+        doubts.append(f"corrupt images left out: {len(books.skipped)}; first {name!r}: {why}")
     if books.down_seconds:
         doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
     doubts += [f"the driver's wall clock stepped back by {step:.1f} s" for step in books.clock_steps]

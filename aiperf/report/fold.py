@@ -17,7 +17,9 @@ from aiperf.events import (
     BatchReduced,
     CeilingMeasured,
     CheckpointDropped,
+    CheckpointNotWritten,
     EpochFinished,
+    ImagesSkipped,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -161,7 +163,9 @@ def _take(run: Collected, event: AnyEvent) -> None:
         case TrialFailed():
             trial = run.trials[event.trial]
             trial.ended, trial.outcome, trial.reason = event.at, "failed", event.reason
-        case Progress() | RunEnded() | CeilingMeasured() | CheckpointDropped():
+        case (
+            Progress() | RunEnded() | CeilingMeasured() | CheckpointDropped() | CheckpointNotWritten() | ImagesSkipped()
+        ):
             pass  # the books have an eye on these
         case _:
             assert_never(event)

@@ -13,7 +13,9 @@ from aiperf.events import (
     BatchReduced,
     CeilingMeasured,
     CheckpointDropped,
+    CheckpointNotWritten,
     EpochFinished,
+    ImagesSkipped,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -180,6 +182,11 @@ class Record:
                 trial.state = "failed"
             case CheckpointDropped():
                 self._known(event.trial).tally.saved = 0
+            case CheckpointNotWritten():
+                self._current(event.trial, event.attempt)
+            case ImagesSkipped():
+                if event.worker not in self.seen:
+                    raise BrokenLaw(PRESENT, f"worker {event.worker} met corrupt images, and was never there")
             case RunEnded():
                 self.ended = event
             case CeilingMeasured():

@@ -1,12 +1,13 @@
 """A trial after an epoch, on disk: written off the critical path, read without executing anything.
 
-The trainer stands still only while its tensors are copied; a thread writes the copy to a temporary file and renames it, so
-that a file with a checkpoint's name is always whole. Random numbers need no place in it: they are derived anew for each epoch
-from the order's seed.
+The trainer stands still only while its tensors are copied; a thread writes the copy to a temporary file, waits until the disk
+holds it, and renames it, so that a file with a checkpoint's name is always whole, whatever dies: process, host or power.
+Random numbers need no place in it: they are derived anew for each epoch from the order's seed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import sys
@@ -14,6 +15,7 @@ import threading
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,10 +58,9 @@ class Snapshot:
 
 
 def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
-    """Writes a snapshot that is on the host, whole or not at all; from then on its file survives the death of every process.
+    """Writes a snapshot that is on the host, whole or not at all; from then on its file survives a loss of power.
 
-    Not a loss of power: waiting for the disk would stand between two trials (50–90 ms here), and a checkpoint that is gone or
-    damaged is an event that a run goes on from, unlike a line of the journal.
+    Raises OSError for whatever the disk refuses; nothing is left behind then.
     """
     folder.path.mkdir(parents=True, exist_ok=True)
     final = folder.file(snapshot.trial, snapshot.epoch)
@@ -74,12 +75,61 @@ def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
         "scaler": dict(snapshot.scaler),
     }
     try:
-        with temporary.open("wb") as file:
-            torch.save(content, file)
+        _write(content, temporary)
         temporary.replace(final)
+        _make_names_last(folder.path)
     finally:
         temporary.unlink(missing_ok=True)
     return final
+
+
+def _write(content: Mapping[str, object], path: Path) -> None:
+    """Writes the content, and waits until the disk holds it."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        disk = _Disk(file)
+        try:
+            torch.save(content, disk)  # type: ignore[arg-type]  # it asks for more than it uses: write and flush
+        except Exception as error:
+            if disk.refusal is not None:  # torch (2.13) makes RuntimeErrors of its own out of a file's errors
+                raise disk.refusal from error
+            raise
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+class _Disk:
+    """An open file as torch.save writes to it. What the disk refuses is kept as it was said."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self.refusal: OSError | None = None
+
+    def write(self, content: bytes | memoryview) -> int:
+        left = memoryview(content)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError as error:
+            self.refusal = self.refusal or error
+            raise
+        return len(content)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def _make_names_last(folder: Path) -> None:
+    """Waits until the disk holds the folder's entries."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # fsync(2): a file system that has nothing to wait for here
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def load(folder: CheckpointFolder, trial: int, fingerprint: str, epoch: int | None = None) -> Snapshot:
@@ -154,7 +204,7 @@ class Writer:
         self._thread.start()
 
     def submit(self, snapshot: Snapshot) -> Future[bool]:
-        """True when the file stands; raises in the future what writing raised (OSError: no space left)."""
+        """True when the file stands, for good; raises in the future what writing raised (OSError: what the disk refused)."""
         future: Future[bool] = Future()
         with self._changed:
             overtaken, self._waiting = self._waiting, (snapshot, future)
@@ -217,7 +267,6 @@ class Writer:
             written = snapshot.on_host()
             save(written, self.folder)
             self._last = written
-            self.folder.prune(snapshot.trial, self._keep_seconds)
             self._clear_up(snapshot.trial)
         except BaseException as error:  # noqa: BLE001  # handed on to whoever waits for the file
             self._last = None
@@ -233,13 +282,17 @@ class Writer:
         self._over.add(trial)
 
     def _clear_up(self, present: int) -> None:
-        """Removes the earlier checkpoints of trials that were finished before the present one began."""
-        for trial in self._over - {present}:
-            self._over.discard(trial)
+        """Removes the earlier checkpoints of the present trial, and of trials that were finished before it began.
+
+        One that cannot be removed stays: the checkpoint that was written stands all the same."""
+        over = self._over - {present}
+        self._over -= over
+        for trial, seconds in [(present, self._keep_seconds), *((trial, 0.0) for trial in over)]:
             try:
-                self.folder.prune(trial, 0.0)
+                self.folder.prune(trial, seconds)
             except OSError as error:
-                print(f"earlier checkpoints of trial {trial} stay: {error}", file=sys.stderr, flush=True)
+                with suppress(OSError):  # the log may lie on the same disk
+                    print(f"earlier checkpoints of trial {trial} stay: {error}", file=sys.stderr, flush=True)
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

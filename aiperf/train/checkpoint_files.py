@@ -34,9 +34,12 @@ class CheckpointFolder:
         return self.file(trial, epochs[-1]) if epochs else None
 
     def drop(self, trial: int) -> None:
-        """Removes all of a trial's. None there is not an error: it may have been dropped before."""
+        """Removes all of a trial's, what a killed rank had begun to write included. None there is not an error: it may have
+        been dropped before."""
         for epoch in self.epochs(trial):
             self.file(trial, epoch).unlink(missing_ok=True)
+        for begun in self.path.glob(f".trial-{trial}.epoch-*.tmp"):
+            begun.unlink(missing_ok=True)
 
     def prune(self, trial: int, seconds: float) -> None:
         """Removes those whose successor has stood for at least so long; with 0, all but the newest."""

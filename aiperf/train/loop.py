@@ -7,7 +7,6 @@ trial's; the other ranks do the same steps in silence.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -19,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Train, Word
+from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Train, Unsaved, Word
 from aiperf.procedure import has_stopped_improving
 from aiperf.seeds import derive
 from aiperf.train.batch_sizes import smaller
@@ -54,11 +53,11 @@ def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
         if word is not None:
             held.append(word)
         while held and _is_ready(held[0]):
-            yield _settled(held.popleft())
+            yield from _settled(held.popleft())
     while held:  # nothing is trained any more: what the last file still takes, training stands still for
         began = time.monotonic()
-        word = _settled(held.popleft())
-        yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
+        for word in _settled(held.popleft()):
+            yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
 
 
 @dataclass(slots=True)
@@ -88,16 +87,16 @@ def _is_ready(word: Word | _WhenWritten) -> bool:
     return not isinstance(word, _WhenWritten) or word.file.done()
 
 
-def _settled(word: Word | _WhenWritten) -> Word:
-    """Waits for the file. A disk that is full or gone costs the checkpoint, not the trial: the word says there is none."""
+def _settled(word: Word | _WhenWritten) -> tuple[Word, ...]:
+    """Waits for the file. A disk that is full or gone costs the checkpoint, not the trial: the words say so."""
     if not isinstance(word, _WhenWritten):
-        return word
+        return (word,)
     try:
-        stands = word.file.result()
+        return (msgspec.structs.replace(word.word, checkpoint=word.file.result()),)
     except OSError as error:
-        print(f"no checkpoint of trial {word.word.advanced.trial}: {error}", file=sys.stderr, flush=True)
-        stands = False
-    return msgspec.structs.replace(word.word, checkpoint=stands)
+        sums = word.word.advanced
+        lost = Unsaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error))
+        return word.word, lost
 
 
 def _stood_still(word: EpochDone, seconds: float) -> EpochDone:

@@ -51,10 +51,11 @@ def main() -> None:
     try:
         _serve(setup, pipe)
     except BaseException as error:  # noqa: BLE001  # told to the supervisor, in whatever way this process ends
-        traceback.print_exc()
         with contextlib.suppress(OSError):
             pipe.send(_failure(error))
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # the log's disk may be full
+            traceback.print_exc()
+            sys.stderr.flush()
         # not sys.exit: a thread of Horovod's or NCCL's that waits for the others would keep the process
         os._exit(1)
 

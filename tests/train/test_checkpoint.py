@@ -209,3 +209,25 @@ def test_a_disk_that_refuses_is_told_to_whoever_waits(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         writer.submit(snapshot()).result()
     writer.close()
+
+
+def test_dropping_a_trial_removes_what_a_killed_rank_had_begun_to_write_of_it(tmp_path: Path) -> None:
+    for name in (".trial-1.epoch-3.pt.77.tmp", ".trial-11.epoch-3.pt.78.tmp"):
+        (tmp_path / name).touch()
+
+    CheckpointFolder(tmp_path).drop(1)
+
+    assert [file.name for file in tmp_path.iterdir()] == [".trial-11.epoch-3.pt.78.tmp"]
+
+
+def test_a_checkpoint_stands_though_its_predecessor_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: CheckpointFolder, trial: int, seconds: float) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(CheckpointFolder, "prune", refuse)
+    writer = Writer(CheckpointFolder(tmp_path), keep_seconds=0.0)
+
+    assert [writer.submit(snapshot(epoch=epoch)).result() for epoch in (1, 2)] == [True, True]
+    writer.close()

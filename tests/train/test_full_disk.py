@@ -1,0 +1,140 @@
+"""A disk that is full costs checkpoints, not trials: on a real file system of 16 MiB, filled up."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+import pytest
+import torch
+
+import aiperf.train.inprocess
+from aiperf.messages import Done, Unsaved, Word
+from aiperf.train.checkpoint import Snapshot, Writer, load, save
+from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.data.opening import open_data
+from aiperf.train.group import RankGroup
+from aiperf.train.inprocess import train_here
+from morphism import encode
+from tests.train.orders import CONF, IMAGES, epochs, follow, graph, one_thread, order
+
+__all__ = ["one_thread"]
+
+DISK_BYTES = 16 * 2**20
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own: 16 MiB hold one checkpoint of the smallest start and more."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path, leave: int = 0) -> Path:
+    """Takes all that is free but so many bytes; gives the file that takes it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(65536))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+        file.truncate(max(0, file.tell() - leave))
+    return filler
+
+
+def snapshot(numbers: int, epoch: int = 1) -> Snapshot:
+    return Snapshot(3, epoch, "f00d", {"w": torch.ones(numbers)}, {"w": torch.ones(numbers)}, {})
+
+
+@pytest.mark.parametrize("free", [0, 4096, 3 * 4096, DISK_BYTES // 2])
+def test_a_full_disk_is_an_error_of_the_disk_and_leaves_nothing_behind(disk: Path, free: int) -> None:
+    """Wherever the disk fills up: before the first byte, among the headers, or within a tensor."""
+    folder = CheckpointFolder(disk / "checkpoints")
+    folder.path.mkdir()
+    filler = fill(disk, leave=free)
+
+    with pytest.raises(OSError, match="No space left"):
+        save(snapshot(DISK_BYTES // 4), folder)
+
+    assert list(folder.path.iterdir()) == []
+    filler.unlink()
+    save(snapshot(1000), folder)
+    assert torch.equal(load(folder, 3, "f00d", 1).weights["w"], torch.ones(1000))
+
+
+def test_a_trial_on_a_full_disk_goes_on_says_which_checkpoints_are_lost_and_saves_again_when_there_is_room(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Prompt(Writer):
+        def submit(self, snapshot: Snapshot) -> Future[bool]:
+            file = super().submit(snapshot)
+            wait([file])  # no epoch is overtaken, however slow this machine is
+            return file
+
+    monkeypatch.setattr(aiperf.train.inprocess, "Writer", Prompt)
+    (disk / "checkpoints").mkdir()
+    filler = fill(disk)
+    words: list[Word] = []
+
+    with open_data(IMAGES) as images:
+        for word in train_here(order(last_epoch=5), CONF, images, graph(), disk / "checkpoints"):
+            words.append(word)
+            if isinstance(word, Unsaved) and word.epoch == 3:
+                filler.unlink()
+
+    assert isinstance(words[-1], Done)
+    stands = [word.checkpoint for word in epochs(words)]
+    assert stands == [False, False, False, True, True]
+    lost = [word for word in words if isinstance(word, Unsaved)]
+    assert [word.epoch for word in lost] == [1, 2, 3]
+    assert all((word.trial, word.attempt) == (1, 1) and "No space left" in word.reason for word in lost)
+    assert load(CheckpointFolder(disk / "checkpoints"), 1, graph().fingerprint).epoch == 5
+
+
+def test_ranks_whose_whole_run_folder_is_full_logs_and_all_train_on(disk: Path) -> None:
+    """What a rank prints goes to the same disk."""
+    group = RankGroup(CONF, IMAGES, encode(graph()), disk, accelerators=0, cores=1)
+    try:
+        group.start()
+        fill(disk)
+        words = follow(group, order(last_epoch=3))
+    finally:
+        group.close()
+
+    assert isinstance(words[-1], Done)
+    assert {word.checkpoint for word in epochs(words)} == {False}
+    assert any(isinstance(word, Unsaved) for word in words)
+
+
+def test_a_checkpoint_is_called_one_only_when_it_would_survive_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content reaches the disk before the name does, and the name before anybody is told."""
+    done: list[str] = []
+    sync, rename = os.fsync, Path.replace
+
+    def synced(file: int) -> None:
+        sync(file)
+        done.append(f"sync {Path(f'/proc/self/fd/{file}').readlink().name}")
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append(f"rename {path.name} {target.name}")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+
+    save(snapshot(10), CheckpointFolder(tmp_path))
+
+    temporary = f".trial-3.epoch-1.pt.{os.getpid()}.tmp"
+    assert done == [f"sync {temporary}", f"rename {temporary} trial-3.epoch-1.pt", f"sync {tmp_path.name}"]

@@ -128,6 +128,8 @@ class Books:
     """(at, validation accuracy) of every epoch that was better than all before."""
     finished: list[tuple[float, int]] = field(default_factory=list)
     """(at, round) of every finished trial."""
+    start_finished: bool = False
+    """Whether a trial of the starting network came to its end."""
     failed: int = 0
     rejected: int = 0
     lost_workers: int = 0
@@ -141,6 +143,8 @@ class Books:
     _present: dict[int, Presence] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _rounds: dict[int, int] = field(default_factory=dict)
+    _starts: set[int] = field(default_factory=set)
+    """Trials of the starting network."""
 
     def take(self, event: AnyEvent) -> None:
         """One more line of the journal."""
@@ -156,6 +160,8 @@ class Books:
             case ProposalRequested():
                 self._rounds[event.number] = event.round
             case TrialProposed():
+                if event.parent is None and not event.morphs:
+                    self._starts.add(event.number)
                 tensor = event.tensor_forward_flops
                 self.operations[event.number] = Operations(
                     event.forward_flops + event.backward_flops,
@@ -191,6 +197,7 @@ class Books:
                 self._waste(opened, opened.epoch)
             case TrialFinished():
                 self.finished.append((event.at, self._rounds[event.trial]))
+                self.start_finished |= event.trial in self._starts
                 self._free_if_held(event.trial)
                 self._settle(event.trial)
             case TrialFailed():

@@ -32,6 +32,8 @@ class Request:
     worker: int
     round: int
     seed: int
+    starting_network: bool
+    """Nobody has it: the starting network itself is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def decide(run: Run, now: float) -> list[Command]:
     for worker in run.ready:
         if worker not in taken:
             commands.append(Start(run.workers[worker].waiting[0], 1, worker, 1))
-    number = run.next_number
+    number, start_is_due = run.next_number, run.start_is_due
     for name in run.hungry:
         worker_state = run.workers[name]
         there = {run.trials[waiting].round for waiting in worker_state.waiting}
@@ -120,8 +122,9 @@ def decide(run: Run, now: float) -> list[Command]:
         for round_ in range(worker_state.round + 1, worker_state.round + run.limits.buffer + 1):
             # One that was rejected leaves a gap before those that were not.
             if round_ not in there:
-                commands.append(Request(number, name, round_, derive(run.limits.seed, "proposal", number)))
-                number += 1
+                seed = derive(run.limits.seed, "proposal", number)
+                commands.append(Request(number, name, round_, seed, start_is_due))
+                number, start_is_due = number + 1, False
     commands += [DropCheckpoint(number, f"not among the best {len(run.retained)}") for number in run.droppable]
     return commands
 

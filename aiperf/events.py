@@ -112,6 +112,14 @@ class ProposalRequested(Event, frozen=True, kw_only=True):
     seed: int
     position: int
     """Lines of the journal that the searcher's history holds: all those before this one."""
+    starting_network: bool = False
+    """Whether the starting network itself is wanted: until a trial of it has finished, one request at a time asks for it.
+    Journals from before this was recorded: number 0 does."""
+
+    @property
+    def wants_start(self) -> bool:
+        """Whether the starting network itself is wanted, in a journal of any schema."""
+        return self.starting_network or self.number == 0
 
 
 class TrialProposed(Event, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ class Propose(_Message, frozen=True, kw_only=True):
     worker: int
     round: int
     seed: int
+    starting_network: bool = False
+    """The starting network itself is wanted, whatever a searcher would choose."""
 
 
 class Train(_Message, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unp
     """Carries out an order to propose, on whatever processor it was sent to."""
     began = time.perf_counter()
     try:
-        proposal = proposer.propose(history, Request(order.number, order.round, order.seed))
+        proposal = proposer.propose(history, Request(order.number, order.round, order.seed, order.starting_network))
     except NothingToPropose as nothing:
         return Unproposed(number=order.number, reason=str(nothing))
     return Proposed(

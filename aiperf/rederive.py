@@ -68,7 +68,13 @@ def rederive(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[Rederiv
     made: dict[int, Proposed | Unproposed] = {}
     for event in lines:
         if isinstance(event, ProposalRequested):
-            order = Propose(number=event.number, worker=event.worker, round=event.round, seed=event.seed)
+            order = Propose(
+                number=event.number,
+                worker=event.worker,
+                round=event.round,
+                seed=event.seed,
+                starting_network=event.wants_start,
+            )
             made[event.number] = make(proposer, history, order)
         elif isinstance(event, TrialProposed | TrialRejected):
             yield Rederived(event.number, event, made.pop(event.number))

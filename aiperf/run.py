@@ -132,6 +132,10 @@ class Run:
     best: list[tuple[float, int]] = field(default_factory=list)
     """Heap of (told accuracy, −number) of the retained."""
     retained: set[int] = field(default_factory=set)
+    start: int | None = None
+    """The proposal of the starting network that is requested, waits, is trained or has finished; None: there is none."""
+    start_failures: int = 0
+    """Trials of the starting network that were given up."""
     rejected_in_a_row: int = 0
     finished: int = 0
     failed: int = 0
@@ -140,6 +144,12 @@ class Run:
     best_accuracy: float | None = None
     corrupt: set[str] = field(default_factory=set)
     """Names of the images that were skipped since the run began or was resumed: files may be mended in between."""
+
+    @property
+    def start_is_due(self) -> bool:
+        """Whether the next request is to be for the starting network: it is trained to its end, or given up as often as any
+        trial is attempted."""
+        return self.start is None and self.start_failures < self.limits.attempts
 
     def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:
         """All morphs from the starting graph to a trial's graph."""
@@ -180,6 +190,8 @@ def evolve(run: Run, event: AnyEvent) -> None:
             worker = run.workers[event.worker]
             run.requests[event.number] = event
             run.next_number = event.number + 1
+            if event.wants_start:
+                run.start = event.number
             worker.requested.add(event.number)
             if len(worker.requested) + len(worker.waiting) >= run.limits.buffer:
                 del run.hungry[event.worker]
@@ -187,6 +199,7 @@ def evolve(run: Run, event: AnyEvent) -> None:
             _proposed(run, event)
         case TrialRejected():
             request = run.requests.pop(event.number, None)
+            _miss_start(run, event.number)
             run.rejected_in_a_row += 1
             if request is not None and request.worker in run.workers:
                 run.workers[request.worker].requested.discard(event.number)
@@ -255,10 +268,18 @@ def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
     for request in worker.requested:
         # A late answer finds no request and changes nothing.
         run.requests.pop(request, None)
+        _miss_start(run, request)
     for waiting in worker.waiting:
+        _miss_start(run, waiting)
         _settle(run, run.trials[waiting])
     if worker.trial is not None:
         _lose(run, worker.trial, by_worker=by_worker)
+
+
+def _miss_start(run: Run, number: int) -> None:
+    """A proposal or trial comes to nothing: if it was that of the starting network, another is due."""
+    if run.start == number:
+        run.start = None
 
 
 def _proposed(run: Run, event: TrialProposed) -> None:
@@ -363,6 +384,9 @@ def _failed(run: Run, event: TrialFailed) -> None:
     _free_worker(run, trial)
     _settle(run, trial)
     run.failed += 1
+    if event.trial == run.start:
+        run.start_failures += 1
+        _miss_start(run, event.trial)
     _drop_if_idle(run, trial.number)
 
 

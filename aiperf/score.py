@@ -272,6 +272,8 @@ def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]
     if books.skipped:
         name, why = next(iter(books.skipped.items()))
         doubts.append(f"corrupt images left out: {len(books.skipped)}; first {name!r}: {why}")
+    if books.ended is not None and not books.start_finished:
+        doubts.append("no trial of the starting network came to its end")
     if books.down_seconds:
         doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
     doubts += [f"the driver's wall clock stepped back by {step:.1f} s" for step in books.clock_steps]

@@ -77,6 +77,8 @@ class Request:
     number: int
     round: int
     seed: int
+    starting_network: bool = False
+    """The starting graph itself is wanted, whatever a searcher would choose; number 0 always wants it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,14 @@ class Tuner(Protocol):
 def propose(searcher: Searcher, history: History, request: Request, tuner: Tuner | None) -> Proposal:
     """The proposal of that number: a function of the history as told and the request, and of nothing else.
 
-    Number 0 is the starting graph itself. Before the space's tuning_from_round, and with no tuner, the batch size is the
-    default (or the ceiling, where that is smaller) and no kernel is tuned. Raises NothingToPropose.
+    Number 0 is the starting graph itself, and so is what is asked for as such. For it, before the space's tuning_from_round,
+    and with no tuner, the batch size is the default (or the ceiling, where that is smaller) and no kernel is tuned. Raises
+    NothingToPropose.
     """
     space = history.space
-    parent, morphs = (None, ()) if request.number == 0 else searcher.propose(history, request)
-    if tuner is None or request.round < space.tuning_from_round:
+    is_start = request.starting_network or request.number == 0
+    parent, morphs = (None, ()) if is_start else searcher.propose(history, request)
+    if tuner is None or is_start or request.round < space.tuning_from_round:
         batch_size = (
             space.default_batch_size if history.ceiling is None else min(space.default_batch_size, history.ceiling)
         )

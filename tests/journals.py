@@ -78,9 +78,19 @@ def joined(worker: int = 0, at: float = 0.0, ranks: int = 2, host: str = "a") ->
     )
 
 
-def requested(number: int, worker: int = 0, at: float = 0.0, round: int = 1) -> ProposalRequested:
+def requested(
+    number: int, worker: int = 0, at: float = 0.0, round: int = 1, starting_network: bool = False
+) -> ProposalRequested:
     """A request for a proposal."""
-    return ProposalRequested(at=at, number=number, worker=worker, round=round, seed=number, position=0)
+    return ProposalRequested(
+        at=at,
+        number=number,
+        worker=worker,
+        round=round,
+        seed=number,
+        position=0,
+        starting_network=starting_network,
+    )
 
 
 def proposed(number: int, at: float = 0.0, parent: int | None = None) -> TrialProposed:

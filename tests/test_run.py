@@ -8,11 +8,32 @@ import msgspec
 import pytest
 
 from aiperf.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
-from aiperf.events import AnyEvent, BatchReduced, EpochFinished, Progress, RunResumed, TrialLost, WorkerLost
+from aiperf.events import (
+    AnyEvent,
+    BatchReduced,
+    EpochFinished,
+    Progress,
+    RunResumed,
+    TrialFailed,
+    TrialLost,
+    TrialRejected,
+    WorkerLost,
+)
 from aiperf.hear import hear
 from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, WorkerDown, WorkerUp
 from aiperf.run import Run, evolve, replay
-from tests.journals import begun, evaluated, finished, interval, joined, one_trial, proposed, requested, started
+from tests.journals import (
+    begun,
+    evaluated,
+    finished,
+    interval,
+    joined,
+    one_trial,
+    proposed,
+    requested,
+    resumed,
+    started,
+)
 
 
 def advanced(
@@ -184,6 +205,65 @@ def test_a_worker_in_need_gets_a_buffer_of_proposals_for_its_coming_rounds() -> 
     commands = decide(run, 1.0)
 
     assert [(c.number, c.worker, c.round) for c in commands if isinstance(c, Request)] == [(0, 0, 1), (1, 0, 2)]
+
+
+def starts_asked_for(run: Run, now: float) -> list[int]:
+    """Of the requests that are called for, those of the starting network."""
+    return [c.number for c in decide(run, now) if isinstance(c, Request) and c.starting_network]
+
+
+def test_the_starting_network_is_asked_for_once_whatever_the_number_of_workers() -> None:
+    assert starts_asked_for(replay([started(), joined(0), joined(1), joined(2)]), 1.0) == [0]
+    assert starts_asked_for(replay([started(), joined(0), joined(1), requested(0)]), 1.0) == []
+
+
+GIVEN_UP = [
+    event
+    for attempt in (1, 2, 3)
+    for event in (begun(0, 4, attempt=attempt), TrialLost(at=4, trial=0, attempt=attempt, reason="x"))
+]
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        [TrialRejected(at=3, number=0, reason="its generator died")],
+        [WorkerLost(at=3, worker=0, reason="power")],
+        [proposed(0), WorkerLost(at=3, worker=0, reason="power")],
+        [resumed(3), joined(2, 3)],
+        [proposed(0), *GIVEN_UP, TrialFailed(at=5, trial=0, reason="lost 3 times")],
+    ],
+    ids=["rejected", "its worker lost before the answer", "withdrawn", "resumed", "given up"],
+)
+def test_the_starting_network_is_asked_for_again_until_a_trial_of_it_has_finished(fate: list[AnyEvent]) -> None:
+    run = replay([started(), joined(0), joined(1), requested(0, worker=0), requested(1, worker=1), *fate])
+
+    assert starts_asked_for(run, 6.0) == [2]
+
+    worker = max(run.workers)
+    for event in (
+        requested(2, worker=worker, starting_network=True),
+        proposed(2),
+        begun(2, 7, worker=worker),
+        evaluated(2, 8, 0.5),
+        finished(2, 8, 0.5),
+    ):
+        evolve(run, event)
+        assert starts_asked_for(run, 8.0) == []
+
+
+def test_a_starting_network_that_failed_as_often_as_the_limit_is_not_asked_for_again() -> None:
+    run = replay([started(), joined(0)])
+
+    asked = []
+    for number in range(5):
+        asked += [number] if starts_asked_for(run, 1.0) else []
+        evolve(run, requested(number, starting_network=number < 3))
+        evolve(run, proposed(number))
+        evolve(run, begun(number, 1.0))
+        evolve(run, TrialFailed(at=1.0, trial=number, reason="out of memory even at batch 4"))
+
+    assert asked == [0, 1, 2]  # limits.attempts
 
 
 def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.books import books
-from aiperf.events import BatchReduced, RunResumed, TrialLost, WorkerLost
+from aiperf.events import BatchReduced, RunResumed, TrialFailed, TrialLost, WorkerLost
 from aiperf.ledger import ledger
 from aiperf.score import Window, curve, score, window
 from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
@@ -221,3 +221,12 @@ def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], 
     total = sum(images for _, _, images in drawn) * 300
     assert found.flops_per_second * inside.seconds <= total * (1 + 1e-12)
     assert curve(kept)[-1].cumulative_flops_per_second == pytest.approx(total / (at + 1), rel=1e-9)
+
+
+def test_a_run_in_which_no_trial_of_the_starting_network_came_to_its_end_says_so() -> None:
+    untrained = "no trial of the starting network came to its end"
+    failed = one_trial(TrialFailed(at=9, trial=0, reason="out of memory even at batch 4"), ended())
+    done = one_trial(evaluated(0, 8, 0.5), finished(0, 9, 0.5), ended())
+
+    assert untrained in score(books(failed)).doubts
+    assert untrained not in score(books(done)).doubts

@@ -160,10 +160,17 @@ class Driver:
                         round=command.round,
                         seed=command.seed,
                         position=run.lines,
+                        starting_network=command.starting_network,
                     )
                 )
                 self._outbox.append(
-                    Propose(number=command.number, worker=command.worker, round=command.round, seed=command.seed)
+                    Propose(
+                        number=command.number,
+                        worker=command.worker,
+                        round=command.round,
+                        seed=command.seed,
+                        starting_network=command.starting_network,
+                    )
                 )
             case Reject():
                 self._take(TrialRejected(at=now, number=command.number, reason=command.reason))

@@ -44,6 +44,7 @@ from aiperf.simulate.laws import (
     REPLAY,
     ROUNDS,
     SCORE,
+    START,
     TIME,
     BrokenLaw,
 )
@@ -59,6 +60,8 @@ class Trial:
     round: int
     made_for: int
     """The worker."""
+    is_start: bool
+    """It was proposed where the starting network was wanted."""
     tally: Tally
     state: str = "waiting"
     """waiting, running, lost, withdrawn, finished, failed"""
@@ -148,6 +151,7 @@ class Record:
                     event.number,
                     request.round,
                     request.worker,
+                    request.wants_start,
                     Tally(
                         (event.forward_flops + event.backward_flops, event.validation_flops),
                         (self.task.training_images, self.task.validation_images),
@@ -241,9 +245,23 @@ class Record:
                 f"and has {sorted(rounds)} in store",
                 event.number,
             )
+        if event.wants_start != self._start_is_due():
+            raise BrokenLaw(
+                START,
+                f"proposal {event.number} is {'' if event.wants_start else 'not '}for the starting network; trials of it: "
+                f"{ {number: trial.state for number, trial in self.trials.items() if trial.is_start} }",
+                event.number,
+            )
         self._next_number += 1
         worker.requested.add(event.number)
         self.requests[event.number] = event
+
+    def _start_is_due(self) -> bool:
+        """Nobody has the starting network, and it was not given up too often."""
+        if any(request.wants_start for request in self.requests.values()):
+            return False
+        states = [trial.state for trial in self.trials.values() if trial.is_start]
+        return set(states) <= {"withdrawn", "failed"} and states.count("failed") < self.attempts
 
     def _answered(self, number: int) -> ProposalRequested:
         request = self.requests.pop(number, None)

@@ -107,12 +107,22 @@ def test_without_tuning_every_round_takes_the_default() -> None:
 def test_from_the_round_on_points_are_on_the_grid_and_the_network_has_the_kernel() -> None:
     run = run_of(30, space(budget=LARGE))
 
-    for trial in run.history.trials.values():
+    first, *others = run.history.trials.values()
+    assert (first.kernel_size, first.fingerprint) == (None, SMALL.fingerprint)
+    for trial in others:
         assert trial.batch_size in range(8, 129, 8)
         assert trial.kernel_size in (3, 5, 7)
         graph = run.history.graph(trial.number)
         assert min(op.kernel for op in tunable(graph).values()) >= trial.kernel_size
-    assert {trial.kernel_size for trial in run.history.trials.values()} == {3, 5, 7}
+    assert {trial.kernel_size for trial in others} == {3, 5, 7}
+
+
+def test_the_starting_network_that_is_asked_for_late_is_itself_and_not_a_tuned_one() -> None:
+    run = run_of(30, space(budget=LARGE))
+
+    proposal = propose(EVOLUTION, run.history, Request(30, 9, 0, starting_network=True), TPE)
+
+    assert (proposal.parent, proposal.morphs, proposal.kernel_size) == (None, (), None)
 
 
 def test_a_childs_kernels_begin_at_its_parents_size() -> None:

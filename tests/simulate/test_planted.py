@@ -183,15 +183,14 @@ def asking_for_a_round_twice_after_a_rejection(patch: pytest.MonkeyPatch) -> Non
 
     def by_number_alone(run: Run, now: float) -> list[Command]:
         commands: list[Command] = [command for command in decide(run, now) if not isinstance(command, Request)]
-        number = run.next_number
+        number, start_is_due = run.next_number, run.start_is_due
         if run.ended is None and not commands:
             for name in run.hungry:
                 worker = run.workers[name]
                 for ahead in range(len(worker.waiting) + len(worker.requested), run.limits.buffer):
-                    commands.append(
-                        Request(number, name, worker.round + ahead + 1, derive(run.limits.seed, "proposal", number))
-                    )
-                    number += 1
+                    seed = derive(run.limits.seed, "proposal", number)
+                    commands.append(Request(number, name, worker.round + ahead + 1, seed, start_is_due))
+                    number, start_is_due = number + 1, False
         return commands
 
     patch.setattr(aiperf.drive.driver, "decide", by_number_alone)
@@ -287,6 +286,10 @@ def searching_without_the_measured_ceiling(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(aiperf.drive.driver, "news", silent)
 
 
+def never_asking_for_the_starting_network_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Run, "start_is_due", property(lambda run: run.next_number == 0))
+
+
 SLOW = "straggler(rate=1, factor=5)"
 """So that an epoch has several intervals."""
 LOSSES = case(1, "worker_lost(rate=0.5)")
@@ -318,6 +321,7 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (beginning_anew_with_a_worker_that_comes_back, LOSSES, laws.ROUNDS),
     (asking_for_a_round_twice_after_a_rejection, case(20, "bad_proposal(rate=0.4)", workers=8), laws.ROUNDS),
     (beginning_with_whatever_proposal_comes_first, case(10, "late(rate=0.5)", workers=8), laws.ROUNDS),
+    (never_asking_for_the_starting_network_again, case(32, "bad_proposal(rate=0.9)"), laws.START),
     (waiting_for_ever_for_a_proposal, case(11, "generator_dead(rate=0.5)", workers=8), laws.IDLE),
     (waiting_for_ever_for_a_silent_worker, case(12, "worker_hung(rate=0.5)"), laws.IDLE),
     (taking_a_late_worker_for_a_dead_one, case(13, "late(rate=0.5)", workers=8), laws.IDLE),

@@ -100,8 +100,12 @@ def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, 
     """A batch of zeros, as the graph's input takes it."""
     shape = graph.shapes[0]
     assert isinstance(shape, Map)
-    images = torch.zeros(batch, shape.channels, shape.height, shape.width, device=device, dtype=precision.dtype)
-    return images.contiguous(memory_format=torch.channels_last) if channels_last else images
+    if channels_last:
+        # strides as those of a batch of the data set, by which compiled code is chosen: of images with one channel torch takes
+        # either layout for channels_last
+        images = torch.zeros(batch, shape.height, shape.width, shape.channels, device=device, dtype=precision.dtype)
+        return images.permute(0, 3, 1, 2)
+    return torch.zeros(batch, shape.channels, shape.height, shape.width, device=device, dtype=precision.dtype)
 
 
 def _host_memory() -> int:

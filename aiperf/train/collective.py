@@ -38,6 +38,10 @@ class Exchange(Protocol):
         """The optimiser's step; lets go of the gradients."""
         ...
 
+    def close(self) -> None:
+        """The trial is over: nothing of it is held any more."""
+        ...
+
 
 class Collective(Protocol):
     """What the ranks of a worker do together. Every rank calls the same methods in the same order."""
@@ -111,6 +115,9 @@ class _Local:
 
     def update(self) -> None:
         step(self.optimiser, self._scaler)
+
+    def close(self) -> None:
+        return None
 
 
 def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:

@@ -1,8 +1,13 @@
-"""A network's training step launched in one of the ways of `compiling.py`; the fastest, where that is to be measured."""
+"""A network's training step launched in one of the ways of `compiling.py`; the fastest, where that is to be measured.
+
+A way that was not really had is never taken for it: torch.compile, left to itself, goes on eagerly where it gives up.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -11,25 +16,33 @@ import torch
 from torch import Tensor, nn
 
 from aiperf.train.compiling import EAGER, Way, ways
+from aiperf.train.module import Network
 from aiperf.train.place import Place
 from aiperf.train.precision import Precision
 
 _TIMED_STEPS = 3
 
 
+class NotHad(Exception):
+    """A way of launching that this network cannot be had in; raised on all ranks alike."""
+
+
 class Launch:
     """A network's way of being launched; only training steps with a whole batch go that way, all others are eager."""
 
-    def __init__(self, network: nn.Module, way: Way, images: Tensor, precision: Precision) -> None:
+    def __init__(
+        self, network: Network, way: Way, images: Tensor, precision: Precision, compiler: str = "inductor"
+    ) -> None:
         """`images`: a whole batch of the shape and type that the network will be trained with; values do not matter.
+        `compiler`: the backend of torch.compile.
 
         Changes running statistics where graphs are captured. Compiling itself happens at the first call.
         """
         self.way = way
         self._network = network
+        self._graphs_left_out = _graphs_left_out()
         if way.compiled:
-            # CUDA graphs of compiled code are inductor's own matter (torch 2.13: mode="reduce-overhead")
-            network.compile(dynamic=False, mode="reduce-overhead" if way.cuda_graphs else None)
+            network._compiled_call_impl = _compiled(network, way, compiler)
         elif way.cuda_graphs:
             _capture(network, images, precision)
         self._forward = network.__dict__.get("forward")
@@ -57,6 +70,61 @@ class Launch:
         """The network is eager again, as it was built."""
         _strip(self._network)
 
+    def compilations(self) -> int:
+        """How often the network was compiled: once, if all is well."""
+        from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+
+        return len(_debug_get_cache_entry_list(self._network.straight_line.__code__))
+
+    def verify(self) -> None:
+        """After its first run. Raises NotHad where the network did not go this way, whatever torch says of it."""
+        if self.way.compiled and not self.compilations():
+            raise NotHad("torch.compile left the network as it is (TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE?)")
+        if self.way.compiled and self.way.cuda_graphs and _graphs_left_out() > self._graphs_left_out:
+            raise NotHad("torch.compile took no CUDA graphs for a part of the network")
+
+    def close(self) -> None:
+        """Lets go of the network, of its compiled code and its captured graphs. Done when its trial is over."""
+        self.remove()
+        self._forward = self._compiled = None
+        if self.way.compiled:
+            _forget_compiled()
+
+
+def _compiled(network: Network, way: Way, compiler: str) -> Callable[[Tensor], Tensor]:
+    """What is called in the network's stead.
+
+    Each network's own function is compiled: torch.compile gives up on a function, silently, when it has been compiled 8 times,
+    and all networks of a process share the methods of their class.
+    """
+    step = torch.compile(
+        network.straight_line,
+        fullgraph=True,  # what cannot be compiled whole, or not again, is an error and never quietly eager
+        dynamic=False,
+        backend=compiler,
+        # CUDA graphs of compiled code are inductor's own matter (torch 2.13)
+        mode="reduce-overhead" if way.cuda_graphs else None,
+    )
+    itself = weakref.ref(network)  # which would else hold what holds it, until the garbage collector looks
+
+    def call(images: Tensor) -> Tensor:
+        called = itself()
+        assert called is not None, "called through it"
+        return step(called, images)
+
+    return call
+
+
+def _forget_compiled() -> None:
+    """What torch keeps of networks that are gone, pools of CUDA graphs among it: takes half a millisecond (torch 2.13)."""
+    torch.compiler.reset()
+
+
+def _graphs_left_out() -> int:
+    """How often inductor did not capture what it was to capture."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return 0 if utils is None else int(utils.counters["inductor"]["cudagraph_skips"])
+
 
 def _strip(network: nn.Module) -> None:
     network._compiled_call_impl = None  # what nn.Module.compile sets, torch 2.13
@@ -75,10 +143,11 @@ def _capture(network: nn.Module, images: Tensor, precision: Precision) -> None:
         torch.set_autocast_cache_enabled(cached)
 
 
-def choose(network: nn.Module, images: Tensor, place: Place, run: Callable[[], None], steps_ahead: int) -> Launch:
+def choose(network: Network, images: Tensor, place: Place, run: Callable[[], None], steps_ahead: int) -> Launch:
     """The way that the configuration names, or the fastest of those it leaves open; the same on all ranks; all must call it.
 
-    `run`: one forward and backward pass, without the exchange of gradients. Raises BadConfiguration (see `ways`).
+    `run`: one forward and backward pass, without the exchange of gradients. Raises BadConfiguration (see `ways`), and NotHad
+    where no way that is left open can be had.
     """
     open_ways = ways(place.conf.compile, place.conf.cuda_graphs, on_cuda=place.device.type == "cuda")
     return fastest(open_ways, network, images, place, run, steps_ahead)
@@ -86,16 +155,23 @@ def choose(network: nn.Module, images: Tensor, place: Place, run: Callable[[], N
 
 def fastest(
     open_ways: tuple[Way, ...],
-    network: nn.Module,
+    network: Network,
     images: Tensor,
     place: Place,
     run: Callable[[], None],
     steps_ahead: int,
 ) -> Launch:
     """The first way, unless another is expected to pay, is tried, and measures faster. Rank 0's clock decides for all."""
-    first = Launch(network, open_ways[0], images, place.precision)
+    first = Launch(network, open_ways[0], images, place.precision, place.compiler)
     if first.way != EAGER:
-        run()  # compiles
+        problem = ""
+        try:
+            _first_run(first, run)
+        except NotHad as error:
+            problem = str(error)
+        if not place.all_agree(not problem):
+            first.close()
+            raise NotHad(f"the network cannot be launched as {first.way}: {problem or 'another rank said so'}")
     if len(open_ways) == 1:
         return first
     base = _timed(place, run)
@@ -111,12 +187,13 @@ def fastest(
         launches[-1].remove()
         began = time.monotonic()
         try:
-            launch = Launch(network, way, images, place.precision)
-            run()
+            launch = Launch(network, way, images, place.precision, place.compiler)
+            _first_run(launch, run)
             place.timeline.anchor()
             seconds = time.monotonic() - began
             step = _timed(place, run)
-        except torch.cuda.OutOfMemoryError:
+        except (torch.cuda.OutOfMemoryError, NotHad) as error:
+            print(f"{way} cannot be had: {error}", file=sys.stderr, flush=True)
             seconds, step = time.monotonic() - began, inf
             _strip(network)
             launch = Launch(network, EAGER, images, place.precision)
@@ -128,7 +205,24 @@ def fastest(
     best = _told(place, min(range(len(launches)), key=lambda number: list(measured.values())[number]))
     launches[-1].remove()
     launches[best].install()
+    if not launches[best].way.compiled and any(way.compiled for way in measured):
+        _forget_compiled()
     return launches[best]
+
+
+def _first_run(launch: Launch, run: Callable[[], None]) -> None:
+    """Compiles. Raises NotHad."""
+    from torch._dynamo.exc import TorchDynamoException
+
+    try:
+        run()
+    except (TorchDynamoException, RuntimeError) as error:
+        # torch 2.13 has no class of its own for "fullgraph=True found no compiled frames"
+        if not isinstance(error, TorchDynamoException) and "torch.compile" not in str(error):
+            raise
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise NotHad(" ".join(lines[:3])) from error
+    launch.verify()
 
 
 def _told(place: Place, number: int) -> int:

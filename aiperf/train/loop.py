@@ -26,6 +26,7 @@ from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.checkpoint import Snapshot, copied
 from aiperf.train.clock import EpochClock, Reports, Span
 from aiperf.train.data.batches import Batch
+from aiperf.train.launch import NotHad
 from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
 from aiperf.train.place import Place
 from aiperf.train.prepare import CheckpointMissing, Ready, prepare, walk
@@ -135,6 +136,9 @@ class _Attempt:
             except CheckpointMissing as error:
                 yield CheckpointGone(**who, missing=error.trial, reason=str(error))
                 return
+            except NotHad as error:
+                yield Crashed(**who, reason=str(error), retry=False)
+                return
             except _Interrupted:
                 yield Crashed(**who, reason="interrupted", retry=True)
                 return
@@ -157,11 +161,17 @@ class _Attempt:
 
     def _from_here(self) -> _Words:
         """Epoch after epoch, from the current one at the current batch."""
-        order = self._order
-        ready = prepare(order, self._place, self._epoch, self._batch, self._snapshot)
+        ready = prepare(self._order, self._place, self._epoch, self._batch, self._snapshot)
         if not self._said_prepared:
             yield ready.prepared
             self._said_prepared = True
+        try:
+            yield from self._epochs(ready)
+        finally:
+            ready.close()
+
+    def _epochs(self, ready: Ready) -> _Words:
+        order = self._order
         while True:
             yield from self._one_epoch(ready)
             if not math.isfinite(self._losses[-1]):

@@ -61,18 +61,19 @@ class Network(nn.Module):
             layer = _layer(graph, index)
             if layer is not None:
                 _place(self, node.name.split("."), layer)
-        self._straight_line = _compile(graph)
+        self.straight_line = _compile(graph)
+        """What forward calls, with the network and images: a function of this network's own, whose code no other has."""
 
     def forward(self, images: Tensor) -> Tensor:
-        return self._straight_line(self, images)
+        return self.straight_line(self, images)
 
     def __getstate__(self) -> dict[str, Any]:
         # a generated function cannot be pickled; it is made again from the graph
-        return {key: value for key, value in self.__dict__.items() if key != "_straight_line"}
+        return {key: value for key, value in self.__dict__.items() if key != "straight_line"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._straight_line = _compile(self._graph)
+        self.straight_line = _compile(self._graph)
 
 
 class _UnsetConvolution(nn.Conv2d):

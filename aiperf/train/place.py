@@ -60,6 +60,8 @@ class Place:
     life: Life = field(default_factory=Unwatched)
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
     """Of ways to launch a step."""
+    compiler: str = "inductor"
+    """The backend of torch.compile."""
 
     @staticmethod
     def make(

@@ -52,6 +52,11 @@ class Ready:
     """Per rank."""
     prepared: Prepared
 
+    def close(self) -> None:
+        """The trial is over: what it took dies with this object."""
+        self.exchange.close()
+        self.launch.close()
+
 
 def descend(
     start: Graph, lineage: Sequence[Mapping[str, Any]], morphs: Sequence[Mapping[str, Any]]

@@ -91,19 +91,8 @@ class _Bucketed:
             init_sync=False,
             gradient_as_bucket_view=True,
         )
-        hook = default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook
-        self._own: Mark = 0.0
-
-        def marked(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-            # a bucket is ready when its last gradient is; the last bucket's mark is where the own backward pass was through
-            self._own = timeline.mark()
-            if bucket.is_last():
-                meet()
-            return hook(state, bucket)
-
-        # DDP compares these annotations with its own types, and strings are none (torch 2.13)
-        marked.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
-        wrapped.register_comm_hook(dist.group.WORLD, marked)
+        self._own = _OwnPass()
+        wrapped.register_comm_hook(dist.group.WORLD, _marking(self._own, timeline, meet, fp16=fp16))
         self.module: nn.Module = wrapped
         self.optimiser = optimiser
         self._scaler = scaler
@@ -112,10 +101,41 @@ class _Bucketed:
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
         _or_failed(scaled.backward)
-        return self._own, self._timeline.mark()
+        return self._own.end, self._timeline.mark()
 
     def update(self) -> None:
         step(self.optimiser, self._scaler)
+
+    def close(self) -> None:
+        return None
+
+
+class _OwnPass:
+    """Where this rank's own backward pass was through."""
+
+    end: Mark = 0.0
+
+
+def _marking(
+    own: _OwnPass, timeline: Timeline, meet: Meet, *, fp16: bool
+) -> Callable[[Any, GradBucket], torch.futures.Future[Tensor]]:
+    """The exchange of a bucket, with its moments noted.
+
+    It must know nothing of the network, the optimiser or DDP: DDP's C++ side keeps it, where Python's garbage collector does
+    not see that DDP is kept in turn, and all of the trial would live for ever.
+    """
+    hook = default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook
+
+    def marked(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        # a bucket is ready when its last gradient is; the last bucket's mark is where the own backward pass was through
+        own.end = timeline.mark()
+        if bucket.is_last():
+            meet()
+        return hook(state, bucket)
+
+    # DDP compares these annotations with its own types, and strings are none (torch 2.13)
+    marked.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
+    return marked
 
 
 def _or_failed(act: Callable[[], Any]) -> None:

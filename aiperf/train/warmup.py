@@ -31,5 +31,6 @@ def warm_up(place: Place) -> None:
         )
     exchange.backward(loss)
     exchange.update()
+    exchange.close()
     torch.save(network.state_dict(), io.BytesIO())
     place.timeline.anchor()

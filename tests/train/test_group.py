@@ -29,7 +29,7 @@ from tests.train.orders import IMAGES, advances, epochs, follow, graph, hear, on
 
 __all__ = ["one_thread"]
 
-HANG_SECONDS = 2.0
+HANG_SECONDS = 6.0
 ASLEEP = """
 import signal, time
 
@@ -49,6 +49,42 @@ signal.signal(signal.SIGUSR1, sleep)
 signal.signal(signal.SIGUSR2, wait_in_an_exchange)
 """
 """What makes a rank hang where it is just then, in Python or in native code, without being stopped (site's sitecustomize)."""
+WITNESS = """
+import os, pathlib
+known = []
+
+def remember(number, frame):
+    import gc, weakref, torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+    gc.disable()  # a cycle that only waits to be found holds an accelerator's memory all the same
+    for thing in gc.get_objects():
+        if not issubclass(type(thing), (torch.nn.Module, torch.optim.Optimizer)):
+            continue
+        known.append((type(thing).__name__, weakref.ref(thing)))
+        if isinstance(thing, torch.optim.Optimizer):
+            parameters = [each for group in thing.param_groups for each in group["params"]]
+            tensors = {"weight": parameters}
+            tensors["gradient or its bucket"] = [each.grad for each in parameters if each.grad is not None]
+            tensors["momentum"] = [each for state in thing.state.values() for each in state.values()]
+            for kind, many in tensors.items():
+                known.extend((kind, StorageWeakRef(each.untyped_storage())) for each in many)
+    say(f"seen {len(known)}")
+
+def who_lives(number, frame):
+    import gc
+    lives = sorted({kind for kind, ref in known if not (ref.expired() if hasattr(ref, "expired") else ref() is None)})
+    gc.enable()
+    say(f"alive {lives}")
+
+def say(what):
+    file = pathlib.Path(__file__).with_name(f"witness-{os.getpid()}")
+    file.with_suffix(".tmp").write_text(what)
+    file.with_suffix(".tmp").replace(file)
+
+signal.signal(signal.SIGRTMIN, remember)
+signal.signal(signal.SIGRTMIN + 1, who_lives)
+"""
+"""What a rank has of a trial while it trains, and what of that is alive when it is asked."""
 LARGEST = 64
 """The batch per rank that just fits into the memory a rank may use."""
 COLLECTIVES = [
@@ -78,7 +114,7 @@ def new_group(collective: str, folder: Path, start: Graph, **changes: object) ->
 def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RankGroup, Path]]:
     """A group that all tests of a collective use, as all trials of a run do."""
     folder = tmp_path_factory.mktemp(request.param)
-    (folder / "sitecustomize.py").write_text(ASLEEP)
+    (folder / "sitecustomize.py").write_text(ASLEEP + WITNESS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
         yield from running_group(request.param, folder)
@@ -178,6 +214,33 @@ def test_all_ranks_shrink_a_batch_that_does_not_fit_together(group: tuple[RankGr
     assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48)]
     assert epochs(words)[0].advanced.training_images == IMAGES.training_images
     assert isinstance(words[-1], Done)
+
+
+def witness(folder: Path, pids: tuple[int, ...], question: int) -> list[str]:
+    """What the ranks answer to a signal."""
+    files = [folder / f"witness-{pid}" for pid in pids]
+    for pid, file in zip(pids, files, strict=True):
+        file.unlink(missing_ok=True)
+        os.kill(pid, question)
+    while not all(file.exists() for file in files):
+        time.sleep(0.01)
+    return [file.read_text() for file in files]
+
+
+def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Path]) -> None:
+    """Networks, gradients with their buckets, momentum: on an accelerator each would cost memory for the rest of the run."""
+    ranks, folder = group
+    pids = ranks.pids()
+    for trial in range(400, 410):
+        ranks.order(order(trial=trial, batch_size=16, last_epoch=10_000))
+        while not epochs(ranks.words(timeout=60.0)):
+            pass
+        seen = [int(answer.split()[1]) for answer in witness(folder, pids, signal.SIGRTMIN)]
+        assert min(seen) >= 5
+        ranks.interrupt(trial)
+        hear(ranks)
+
+    assert witness(folder, pids, signal.SIGRTMIN + 1) == ["alive []", "alive []"]
 
 
 def lose_a_rank(ranks: RankGroup, trial: int, rank: int, how: signal.Signals, after: float) -> list[Word]:

@@ -1,8 +1,13 @@
 """How a step is launched: what a configuration leaves open, what is worth trying, and that the fastest measured is kept."""
 
+import gc
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from math import inf
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -10,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
+from aiperf.messages import Crashed, Done, Prepared, Train
+from aiperf.train import loop
 from aiperf.train.ceiling import blank, rehearse
 from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
@@ -19,10 +26,12 @@ from aiperf.train.conf import TrainerConf
 from aiperf.train.data.opening import open_data
 from aiperf.train.initialise import initialise
 from aiperf.train.inprocess import train_here
-from aiperf.train.launch import Launch, fastest
-from aiperf.train.module import build
+from aiperf.train.launch import Launch, NotHad, fastest
+from aiperf.train.module import Network, build
 from aiperf.train.place import Place
 from aiperf.train.precision import choose
+from morphism import encode_morph
+from tests.train.networks import random_morphs
 from tests.train.orders import CONF, IMAGES, graph, one_thread, order
 
 __all__ = ["one_thread"]
@@ -82,6 +91,111 @@ def test_a_way_that_measured_slower_or_could_not_be_had_is_not_tried_again() -> 
         learnt = Expectations(GUESSES).learn(COMPILED, seconds=60.0, eager_step=0.1, step=step)
 
         assert learnt.next_to_try([EAGER, COMPILED], {EAGER: 0.1}, 10**9) is None
+
+
+def descendants(count: int) -> list[Train]:
+    """Orders of a lineage's networks, each another one."""
+    orders, lineage = [], []
+    for number, (morph, _, _) in enumerate(random_morphs(graph(), Random(23), count)):
+        lineage.append(encode_morph(morph))
+        orders.append(order(trial=number, morphs=tuple(lineage), batch_size=75, last_epoch=2))
+    assert len(orders) == count
+    return orders
+
+
+def compiling(compiler: str, compile: str = "on") -> Place:
+    with open_data(IMAGES) as images:
+        conf = replace(CONF, compile=compile)
+        return replace(Place.make(conf, images, graph(), torch.device("cpu"), Alone(), None), compiler=compiler)
+
+
+def graphs_compiled() -> int:
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@importing_inductor
+@pytest.mark.parametrize("compiler", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(compiler: str) -> None:
+    """torch.compile gives up on a function after 8, and goes on eagerly without a word."""
+    place = compiling(compiler)
+    place.writer = None
+    for told in descendants(12):
+        before = graphs_compiled()
+
+        words = list(loop.train(told, place, taken=0.0))
+
+        assert isinstance(words[0], Prepared) and words[0].compiled
+        assert isinstance(words[-1], Done)
+        assert graphs_compiled() - before == 1
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@importing_inductor
+@torch._dynamo.config.patch(disable=True)
+def test_a_network_that_was_not_compiled_is_not_said_to_be() -> None:
+    """Here because the environment says so; with compile=on the trial fails for it, since nobody chose to train eagerly."""
+    words = list(loop.train(order(), compiling("eager"), taken=0.0))
+
+    assert len(words) == 1
+    assert isinstance(words[0], Crashed) and "Dynamo tracing is disabled" in words[0].reason and not words[0].retry
+
+
+def test_a_launch_that_never_compiled_is_not_taken_for_one_that_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    network = build(graph())
+    initialise(network, seed=0)
+    launch = Launch(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")), "eager")
+    network.straight_line(network, torch.zeros(4, 1, 8, 8))
+
+    with pytest.raises(NotHad, match="TORCH_COMPILE_DISABLE"):
+        launch.verify()
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@importing_inductor
+def test_what_cannot_be_compiled_is_not_had_and_auto_then_trains_eagerly() -> None:
+    def refuses(graph: object, inputs: object) -> object:
+        raise RuntimeError("no compiler on this host")
+
+    torch._dynamo.register_backend(refuses, "refuses")  # type: ignore[arg-type]
+    place = compiling("refuses", compile="auto")
+    network = build(graph())
+    initialise(network, seed=0)
+    images = blank(graph(), 4, place.device, place.precision, channels_last=True)
+
+    kept = fastest((EAGER, COMPILED), network, images, place, lambda: rehearse(network, images, place.precision), 10**15)
+
+    assert kept.way == EAGER
+    assert network._compiled_call_impl is None
+    assert place.expected.of[COMPILED].share == inf
+    words = list(loop.train(order(), compiling("refuses"), taken=0.0))
+    assert isinstance(words[-1], Crashed) and "no compiler on this host" in words[-1].reason
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@importing_inductor
+def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() -> None:
+    """Without waiting for the garbage collector: what it would find holds an accelerator's memory until then."""
+    place = compiling("aot_eager")
+    for told in descendants(3):
+        words = loop.train(told, place, taken=0.0)
+        next(words)
+        alive = [weakref.ref(each) for each in gc.get_objects() if type(each) in (Network, torch.optim.SGD)]
+        assert len(alive) == 2
+        gc.disable()
+        try:
+            list(words)
+            assert [each() for each in alive] == [None, None]
+        finally:
+            gc.enable()
 
 
 @pytest.mark.slow  # compiling takes a minute where nothing is cached

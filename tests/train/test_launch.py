@@ -171,7 +171,9 @@ def test_what_cannot_be_compiled_is_not_had_and_auto_then_trains_eagerly() -> No
     initialise(network, seed=0)
     images = blank(graph(), 4, place.device, place.precision, channels_last=True)
 
-    kept = fastest((EAGER, COMPILED), network, images, place, lambda: rehearse(network, images, place.precision), 10**15)
+    kept = fastest(
+        (EAGER, COMPILED), network, images, place, lambda: rehearse(network, images, place.precision), 10**15
+    )
 
     assert kept.way == EAGER
     assert network._compiled_call_impl is None

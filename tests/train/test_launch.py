@@ -139,10 +139,10 @@ def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(co
 
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
-@torch._dynamo.config.patch(disable=True)
 def test_a_network_that_was_not_compiled_is_not_said_to_be() -> None:
     """Here because the environment says so; with compile=on the trial fails for it, since nobody chose to train eagerly."""
-    words = list(loop.train(order(), compiling("eager"), taken=0.0))
+    with torch._dynamo.config.patch(disable=True):
+        words = list(loop.train(order(), compiling("eager"), taken=0.0))
 
     assert len(words) == 1
     assert isinstance(words[0], Crashed) and "Dynamo tracing is disabled" in words[0].reason and not words[0].retry

@@ -228,7 +228,7 @@ def _doubts(result: Score, measured: Telemetry | None, is_simulated: bool) -> tu
     found = [Doubt(text, "doubt") for text in result.doubts]
     if measured is not None:
         found += doubts(measured, Limits())
-    elif not is_simulated:
+    if (measured is None or not measured.workers) and not is_simulated:
         found.append(Doubt("utilisation, power and temperature of the devices were not measured", "note"))
     order = ("grave", "doubt", "note")
     return tuple(sorted(found, key=lambda doubt: order.index(doubt.severity)))

@@ -38,12 +38,11 @@ def report_of(run_folder: Path) -> Report:
     Raises:
         NoSuchRun: there is no journal.
         JournalDamaged: a line of it does not follow from the one before.
-        TelemetryDamaged: a telemetry file cannot be read.
     """
 
     def measured(window: tuple[float, float]) -> telemetry.Telemetry | None:
         summed = telemetry.summarise(telemetry.read(run_folder / "telemetry"), window)
-        return summed if summed.workers else None
+        return summed if summed.workers or summed.damaged else None
 
     with _no_cycles_sought():
         return gather(read(run_folder), measured)
@@ -66,7 +65,7 @@ def write_report(run_folder: Path) -> Paths:
     """Computes and writes the report of a run into its folder; an earlier one is replaced, file by file.
 
     Raises:
-        NoSuchRun, JournalDamaged, TelemetryDamaged: as report_of.
+        NoSuchRun, JournalDamaged: as report_of.
         OSError: the folder cannot be written.
     """
     with _no_cycles_sought():

@@ -55,6 +55,7 @@ def doubts(telemetry: Telemetry, limits: Limits) -> tuple[Doubt, ...]:
         *_hot(accelerators, limits),
         *_idle(accelerators, limits),
         *_power_caps(accelerators, limits),
+        *_damaged(telemetry),
         *_unmeasured(telemetry, limits),
     ]
     order: tuple[Severity, ...] = ("grave", "doubt", "note")
@@ -164,6 +165,15 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list
                 f"power limits of {model or 'accelerators'} differ: {len(fewer)} of {len(capped)} below {most[0]:.0f} W"
             )
             found.append(Doubt(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "doubt"))
+    return found
+
+
+def _damaged(telemetry: Telemetry) -> list[Doubt]:
+    found: list[Doubt] = []
+    for one in telemetry.damaged:
+        others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""
+        where = f"line {one.line} of {one.file}" if one.line else one.file
+        found.append(Doubt(f"telemetry damaged: {where}{others} left out of every figure ({one.why})", "doubt"))
     return found
 
 

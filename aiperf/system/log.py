@@ -1,7 +1,8 @@
 """The lines of telemetry/<worker>.jsonl: written by one recorder, read by anyone.
 
 A file is one or more sessions; a session says what is sampled, then comes a line for each device and look. A torn last
-line is forgiven, since power goes off in the middle of writes; damage anywhere else is refused.
+line is forgiven, since power goes off in the middle of writes. A line that is damaged is left out and told of as what it is:
+the score does not depend on telemetry, and the lines around it are as good as before.
 """
 
 from __future__ import annotations
@@ -16,10 +17,6 @@ import msgspec
 from aiperf.system.sampler import Device, DeviceSample
 
 SCHEMA = 1
-
-
-class TelemetryDamaged(ValueError):
-    """A telemetry file that cannot be read; names the line."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="session", omit_defaults=True):
@@ -55,7 +52,16 @@ class Sample(NamedTuple):
     look: Look
 
 
-Record = Session | Sample
+class Damage(NamedTuple):
+    """A line that cannot be read, or a whole file."""
+
+    file: str
+    line: int
+    """From 1; 0: the file itself."""
+    why: str
+
+
+Record = Session | Sample | Damage
 
 _decoder = msgspec.json.Decoder(Session | Look)
 _READING = DeviceSample.__struct_fields__
@@ -108,7 +114,7 @@ def _whole_lines(descriptor: int, block: int = 65536) -> int:
 def read(folder: Path) -> Iterator[Record]:
     """All records of all workers, file by file, each in the order it was written; nothing where there is no telemetry.
 
-    `folder` is a run's telemetry/. Raises TelemetryDamaged at a line that cannot be read and is not the last.
+    `folder` is a run's telemetry/. What cannot be read comes as Damage, in its place.
     """
     for file in files(folder):
         yield from read_file(file)
@@ -121,34 +127,38 @@ def files(folder: Path) -> list[Path]:
 
 def read_file(file: Path) -> Iterator[Record]:
     """All records of one worker."""
-    with file.open("rb") as lines:
-        yield from parse(lines, str(file))
+    name = f"{file.parent.name}/{file.name}"
+    try:
+        with file.open("rb") as lines:
+            yield from parse(lines, name)
+    except OSError as error:
+        yield Damage(name, 0, f"it cannot be read ({error.strerror})")
 
 
 def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """The records of one file; `name` is what errors call it."""
+    """The records of one file; `name` is what damages call it."""
     session: Session | None = None
     devices: dict[str, Device] = {}
+    why_not = "no session before it says what is sampled"
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             return  # torn: only the last line can lack its end
         try:
             record = _decoder.decode(line)
-        except msgspec.MsgspecError as error:
-            raise TelemetryDamaged(
-                f"telemetry damaged at line {number} of {name}: {error}; "
-                f"the {number - 1} lines before it are whole: cut the file there to go on"
-            ) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            yield Damage(name, number, str(error))
+            continue
         if isinstance(record, Session):
+            session, devices = None, {}
             if record.schema != SCHEMA:
-                raise TelemetryDamaged(
-                    f"{name} has telemetry of version {record.schema}; this program reads version {SCHEMA}"
-                )
+                why_not = f"it is telemetry of version {record.schema}; this program reads version {SCHEMA}"
+                yield Damage(name, number, why_not)
+                continue
             session, devices = record, {device.id: device for device in record.devices}
             yield session
-        elif session is None or record.device not in devices:
-            raise TelemetryDamaged(
-                f"telemetry damaged at line {number} of {name}: no session before it tells of device {record.device!r}"
-            )
+        elif session is None:
+            yield Damage(name, number, why_not)
+        elif record.device not in devices:
+            yield Damage(name, number, f"no session before it tells of device {record.device!r}")
         else:
             yield Sample(session, devices[record.device], record)

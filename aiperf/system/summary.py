@@ -6,9 +6,9 @@ Nothing is filled in: a stretch without samples is missing time, and adds neithe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from aiperf.system.log import Look, Record, Sample, Session
+from aiperf.system.log import Damage, Look, Record, Sample, Session
 from aiperf.system.sampler import Device
 
 GAP_INTERVALS = 3.0
@@ -58,12 +58,27 @@ class WorkerTelemetry:
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedFile:
+    """A telemetry file with lines that were left out."""
+
+    file: str
+    line: int
+    """The first of them, from 1; 0: the file itself."""
+    why: str
+    """What is wrong with the first."""
+    lines: int
+    """How many they are."""
+
+
+@dataclass(frozen=True, slots=True)
 class Telemetry:
     """A run's telemetry over a window, in seconds since the run began."""
 
     window: tuple[float, float]
     workers: tuple[WorkerTelemetry, ...]
     devices: tuple[DeviceTelemetry, ...]
+    damaged: tuple[DamagedFile, ...] = ()
+    """What could not be read, and stands in no figure."""
 
     @property
     def accelerators(self) -> tuple[DeviceTelemetry, ...]:
@@ -221,8 +236,12 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
     sums: dict[tuple[int, str], _Sum] = {}
     sessions: dict[int, Session] = {}
     recorded_until: dict[int, float] = {}
+    damaged: dict[str, DamagedFile] = {}
     for record in records:
         match record:
+            case Damage(file, line, why):
+                before = damaged.get(file) or DamagedFile(file, line, why, 0)
+                damaged[file] = replace(before, lines=before.lines + 1)
             case Session():
                 sessions[record.worker] = record
                 for device in record.devices:
@@ -239,6 +258,7 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
             one.result(window, recorded_until.get(worker, one.session.at), GAP_INTERVALS * one.session.interval_seconds)
             for (worker, _), one in sums.items()
         ),
+        damaged=tuple(damaged.values()),
     )
 
 

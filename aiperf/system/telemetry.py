@@ -13,17 +13,18 @@ from itertools import chain
 from pathlib import Path
 
 from aiperf.system.doubts import Doubt, Limits, doubts
-from aiperf.system.log import Sample, Session, TelemetryDamaged, files, path, read, read_file
-from aiperf.system.summary import DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
+from aiperf.system.log import Damage, Sample, Session, files, path, read, read_file
+from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
 
 __all__ = [
+    "Damage",
+    "DamagedFile",
     "DeviceTelemetry",
     "Doubt",
     "Limits",
     "Sample",
     "Session",
     "Telemetry",
-    "TelemetryDamaged",
     "WorkerTelemetry",
     "doubts",
     "path",
@@ -36,8 +37,7 @@ __all__ = [
 def summarise_folder(folder: Path, window: tuple[float, float], processes: int = 1) -> Telemetry:
     """`summarise(read(folder), window)`, the workers' files shared out among processes.
 
-    4096 workers of 8 accelerators write 1.4e9 lines in 12 hours, hours of reading for one process. Any error of `read`
-    comes out as it does there.
+    4096 workers of 8 accelerators write 1.4e9 lines in 12 hours, hours of reading for one process.
     """
     if processes == 1:
         return summarise(read(folder), window)
@@ -48,6 +48,7 @@ def summarise_folder(folder: Path, window: tuple[float, float], processes: int =
         window=window,
         workers=tuple(chain.from_iterable(part.workers for part in parts)),
         devices=tuple(chain.from_iterable(part.devices for part in parts)),
+        damaged=tuple(chain.from_iterable(part.damaged for part in parts)),
     )
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from aiperf.report.gather import gather
 from aiperf.report.palette import COLOURS
 from aiperf.report.ranking import SIMULATED
 from aiperf.report.text import closing_lines
-from aiperf.report.write import Paths, write, write_report
+from aiperf.report.write import Paths, report_of, write, write_report
 from tests.report.journals import Shape, invented
 
 SMALL = invented(Shape(duration=60.0, warmup=10.0))
@@ -150,6 +151,19 @@ def test_the_same_report_gives_the_same_bytes(written: Paths, tmp_path: Path) ->
     assert again.page.read_bytes() == written.page.read_bytes()
     assert again.facts.read_bytes() == written.facts.read_bytes()
     assert [path.read_bytes() for path in again.plots] == [path.read_bytes() for path in written.plots]
+
+
+def test_a_damaged_line_of_telemetry_costs_neither_report_nor_score(written: Paths, tmp_path: Path) -> None:
+    shutil.copy(written.page.parent / "journal.jsonl", tmp_path)
+    (tmp_path / "telemetry").mkdir()
+    (tmp_path / "telemetry" / "0.jsonl").write_bytes(b"\x00\xff\n")
+
+    report = report_of(tmp_path)
+
+    assert report.score == gather(SMALL).score
+    assert [doubt.text for doubt in report.doubts if "line 1 of telemetry/0.jsonl" in doubt.text]
+    assert any("were not measured" in doubt.text for doubt in report.doubts)
+    assert "telemetry/0.jsonl" in write(report, tmp_path).page.read_text("utf-8")
 
 
 def test_nothing_unfinished_is_left_beside_what_was_written(written: Paths) -> None:

@@ -19,7 +19,6 @@ from aiperf.system.telemetry import (
     Sample,
     Session,
     Telemetry,
-    TelemetryDamaged,
     doubts,
     read,
     summarise,
@@ -352,8 +351,9 @@ def test_files_shared_out_among_processes_add_up_to_the_same(tmp_path: Path) -> 
 
     assert summarise_folder(tmp_path, (1.5, 90.0), processes=2) == summary(tmp_path, (1.5, 90.0))
     (tmp_path / "2.jsonl").write_text("no telemetry\n")
-    with pytest.raises(TelemetryDamaged, match=r"line 1 of .*2\.jsonl"):
-        summarise_folder(tmp_path, (1.5, 90.0), processes=2)
+    shared = summarise_folder(tmp_path, (1.5, 90.0), processes=2)
+    assert shared == summary(tmp_path, (1.5, 90.0))
+    assert [(one.file, one.line) for one in shared.damaged] == [(f"{tmp_path.name}/2.jsonl", 1)]
 
 
 def test_a_run_without_telemetry_has_no_figures_and_no_doubts(tmp_path: Path) -> None:
@@ -376,23 +376,67 @@ def test_a_torn_last_line_is_forgiven(data: st.DataObject) -> None:
     assert torn == list(parse(lines[:-1], "whole"))
 
 
-def test_damage_in_the_middle_is_refused_by_line(tmp_path: Path) -> None:
+WRONG_LINES = {
+    "torn": b'{"line":"sa\n',
+    "binary": bytes(range(128, 256)) + b"\n",
+    "no text": b'{"line":"sample","device":"\xff\xfe","at":3.0,"wall_unix":1.0}\n',
+    "wrong type": b'{"line":"sample","device":"GPU-0","at":"soon","wall_unix":1.0}\n',
+    "no number": b'{"line":"sample","device":"GPU-0","at":NaN,"wall_unix":1.0}\n',
+    "too large": b'{"line":"sample","device":"GPU-0","at":1e999,"wall_unix":1.0}\n',
+    "too deep": b'{"line":' * 100_000 + b"\n",
+    "empty": b"\n",
+    "nothing known": b'{"line":"song","text":"la"}\n',
+    "unannounced device": b'{"line":"sample","device":"GPU-9","at":0.0,"wall_unix":1.0}\n',
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LINES.values(), ids=WRONG_LINES)
+def test_a_damaged_line_is_left_out_and_doubted_by_its_file_and_line(tmp_path: Path, wrong: bytes) -> None:
+    folder = tmp_path / "telemetry"
+    write(folder, [accelerator(0)], seconds=100)
+    whole = summary(folder)
+    file = folder / "0.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[:4], wrong, *lines[4:]]))
+
+    damaged = summary(folder)
+
+    assert damaged.devices == whole.devices
+    (text,) = texts(damaged, "doubt")
+    assert text.startswith("telemetry damaged: line 5 of telemetry/0.jsonl left out of every figure (")
+
+
+def test_many_damaged_lines_of_a_file_are_one_doubt(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], seconds=3)
     file = tmp_path / "0.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join([*lines[:4], lines[4][:9] + b"\n", *lines[5:]]))
+    file.write_bytes(b"".join([b"lost\n", *lines[1:]]))  # the session: nothing after it can be told whose it is
 
-    with pytest.raises(TelemetryDamaged, match=r"line 5 of .*0\.jsonl.*the 4 lines before it are whole"):
-        list(read(tmp_path))
+    (text,) = texts(summary(tmp_path), "doubt")
+
+    assert f"line 1 of {tmp_path.name}/0.jsonl, and {len(lines) - 1} more of its lines" in text
 
 
-def test_a_sample_of_an_unannounced_device_is_refused() -> None:
+def test_a_file_that_cannot_be_read_is_doubted_by_name(tmp_path: Path) -> None:
+    write(tmp_path, [accelerator(0)], worker=1)
+    (tmp_path / "0.jsonl").mkdir()
+
+    telemetry = summary(tmp_path)
+
+    assert len(telemetry.devices) == 2
+    (text,) = texts(telemetry, "doubt")
+    assert text.startswith(f"telemetry damaged: {tmp_path.name}/0.jsonl left out of every figure (it cannot be read")
+
+
+def test_telemetry_of_another_version_is_doubted_and_not_guessed_at() -> None:
     lines = [
-        msgspec.json.encode(session([HOST])) + b"\n",
-        b'{"line":"sample","device":"GPU-9","at":0.0,"wall_unix":1.0}\n',
+        msgspec.json.encode(msgspec.structs.replace(session([HOST]), schema=2)) + b"\n",
+        b'{"line":"sample","device":"host","at":0.0,"wall_unix":1.0}\n',
     ]
-    with pytest.raises(TelemetryDamaged, match="'GPU-9'"):
-        list(parse(lines, "made up"))
+
+    damaged = summarise(parse(lines, "made up"), (0.0, 1.0)).damaged
+
+    assert [(one.line, one.lines) for one in damaged] == [(1, 2)] and "version 2" in damaged[0].why
 
 
 def test_what_was_not_measured_is_absent_from_the_line_and_none_when_read(tmp_path: Path) -> None:

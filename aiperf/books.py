@@ -35,6 +35,7 @@ from aiperf.events import (
     WorkerLost,
 )
 from aiperf.intervals import Intervals
+from aiperf.journal import folding
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +311,7 @@ class Books:
 def books(events: Iterable[AnyEvent]) -> Books:
     """The books after a journal's events."""
     kept = Books()
-    for event in events:
-        kept.take(event)
+    with folding(events):
+        for event in events:
+            kept.take(event)
     return kept

@@ -7,7 +7,6 @@ a field's own line holds its default. A misspelt option, group or choice is refu
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -170,11 +169,6 @@ def from_plain(plain: dict[str, Any]) -> RunConf:
     if plain["cluster"] is not None:
         told["cluster"] = msgspec.convert(plain["cluster"], SimulatedConf)
     return RunConf(**told)
-
-
-def config_hash(plain: dict[str, Any]) -> str:
-    """SHA-256 of the configuration in canonical JSON: keys in order, no spaces."""
-    return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
 
 def _check_form(words: Sequence[str]) -> None:

@@ -1,7 +1,8 @@
 """The append-only journal of a run: one JSON object a line, each chained to the one before by SHA-256.
 
 Events that arrive together are committed together, with one flush, before anything acts on them. A torn last line (a driver
-killed while it wrote) is dropped and said; damage anywhere else is refused with the line's number and the remedy.
+killed while it wrote) is dropped and said; damage anywhere else is refused with the line's number and the remedy, and so is
+a line that no run can write (`validator.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -18,6 +21,7 @@ import msgspec
 
 from aiperf.errors import JournalDamaged, JournalInUse, JournalNotWritten, NoSuchRun
 from aiperf.events import SCHEMA, SCHEMAS_READ, AnyEvent, RunResumed, RunStarted
+from aiperf.validator import Unlawful, Validator
 
 NAME = "journal.jsonl"
 
@@ -59,6 +63,7 @@ class Reader:
         self.path = path
         self._until = until
         self._reading = Reading(0, 0, _ORIGIN, b"")
+        self._given = 0
 
     @property
     def reading(self) -> Reading:
@@ -68,6 +73,7 @@ class Reader:
     def __iter__(self) -> Iterator[AnyEvent]:
         chain, lines, end, until = _ORIGIN, 0, 0, self._until
         decode, sha256, tail = _decoder.decode, hashlib.sha256, _TAIL + 1
+        check = Validator().check
         torn = b""
         with self.path.open("rb", buffering=1 << 20) as file:
             # A million lines must not take long: what is wrong with a line is found out only once one is wrong.
@@ -80,26 +86,35 @@ class Reader:
                 body = line[:-tail] + b"}"
                 follows = sha256(chain + body).hexdigest().encode()
                 if line[-tail:] != _SEAL + follows + b'"}\n':
-                    raise self._damage(lines, _why_unsealed(line))
+                    raise self.damage(lines, _why_unsealed(line))
                 try:
                     event = decode(body)
-                except msgspec.ValidationError as error:
-                    raise self._damage(lines, f"it is no event of schema {SCHEMA} ({error})") from error
-                if lines == 0:
-                    self._check_first(event)
-                elif type(event) is RunResumed:
-                    self._check_schema(event.schema)
+                    if lines == 0:
+                        self._check_first(event)
+                    elif type(event) is RunResumed:
+                        self._check_schema(event.schema)
+                    check(event)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    raise self.damage(lines, f"it is no event of schema {SCHEMA} ({error})") from error
+                except Unlawful as error:
+                    raise self.damage(lines, f"no run can write it: {error}") from error
                 chain = follows
                 lines += 1
                 end += len(line)
+                self._given = lines
                 yield event
         self._reading = Reading(lines, end, chain, torn)
+        if not lines and until is None:
+            raise NoSuchRun(
+                f"a run begins with the first whole line of its journal; '{self.path}' holds none. "
+                "Begin another: python -m aiperf"
+            )
         if until is not None and lines < until:
             raise JournalDamaged(f"resume_until={until}, but '{self.path}' has only {lines} whole lines")
 
     def _check_first(self, event: AnyEvent) -> None:
         if not isinstance(event, RunStarted):
-            raise self._damage(0, f"a journal begins with RunStarted, this one with {type(event).__name__}")
+            raise self.damage(0, f"a journal begins with RunStarted, this one with {type(event).__name__}")
         self._check_schema(event.schema)
 
     def _check_schema(self, schema: int) -> None:
@@ -109,13 +124,20 @@ class Reader:
                 f"{SCHEMAS_READ[0]} to {SCHEMAS_READ[-1]}. Read it with the release that wrote it"
             )
 
-    def _damage(self, lines: int, why: str) -> JournalDamaged:
+    def damage(self, lines: int, why: str) -> JournalDamaged:
+        """What is wrong with the line after so many whole ones."""
         with self.path.open("rb") as file:
             total = sum(1 for _ in file)
-        return JournalDamaged(
-            f"journal damaged at line {lines + 1} of {total}: {why}; the {lines} events before it are whole. "
-            f"To go on from there: resume_until={lines}"
+        whole = (
+            f"the {lines} events before it are whole. To go on from there: resume_until={lines}"
+            if lines
+            else "nothing before it is whole. Begin another run: python -m aiperf"
         )
+        return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}; {whole}")
+
+    def unfoldable(self, error: Exception) -> JournalDamaged:
+        """What is wrong with the line that was given last, which keeps all laws and cannot be taken in."""
+        return self.damage(self._given - 1, f"it cannot be taken in ({type(error).__name__}: {error})")
 
 
 def _why_unsealed(line: bytes) -> str:
@@ -132,6 +154,21 @@ def read(path: Path, until: int | None = None) -> Reader:
         JournalDamaged: a line does not follow from the one before it (anything but a torn last line).
     """
     return Reader(path / NAME if path.is_dir() else path, until)
+
+
+@contextmanager
+def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
+    """Around a fold of events: where a journal's own line makes it fail, the line is named, not the place in our code.
+
+    The one place that does so. What the validator refuses never comes here; what comes here is a value that only this fold
+    looks at (the limits of a configuration, a morph), or a fault of ours.
+    """
+    try:
+        yield
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError, AssertionError, struct.error) as error:
+        if not isinstance(events, Reader):
+            raise
+        raise events.unfoldable(error) from error
 
 
 class Journal:

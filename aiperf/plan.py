@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
-from aiperf.conf import RunConf, as_plain, config_hash
+from aiperf.conf import RunConf, as_plain
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.events import SCHEMA, RunStarted
 from aiperf.system.describe import System, describe, versions
 from aiperf.train.conf import ranks_of_worker
 from aiperf.train.data.describe import describe as describe_data
 from aiperf.train.data.description import DataSet
+from aiperf.validator import config_hash
 from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, decode, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
@@ -73,6 +74,8 @@ def make_plan(conf: RunConf, machine: Machine, dataset: DataSet | None = None) -
     conf.schedule.procedure()
     conf.limits.check()
     _folder_name(conf)
+    if conf.seed < 0:
+        raise BadConfiguration(f"seed is at least 0; found {conf.seed!r}")
     if conf.executor not in ("ray", "inline"):
         raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
     dataset = dataset or describe_data(conf.dataset)

@@ -24,6 +24,7 @@ from aiperf.events import (
     TrialStarted,
     WorkerJoined,
 )
+from aiperf.validator import config_hash
 from morphism import encode, start
 
 LIMITS: dict[str, Any] = {"buffer": 2, "attempts": 3, "silence_seconds": 600.0, "rejections": 100, "trials": None}
@@ -46,7 +47,6 @@ def started(duration: float = 100.0, warmup: float = 10.0, **others: Any) -> Run
         "started_unix": 1_000_000.0,
         "seed": 0,
         "config": {"limits": LIMITS, "schedule": SCHEDULE},
-        "config_hash": "",
         "start_graph": json.loads(encode(start("digits_small"))),
         "dataset": {
             "name": "digits",
@@ -61,7 +61,8 @@ def started(duration: float = 100.0, warmup: float = 10.0, **others: Any) -> Run
         "versions": {},
         "machine": {},
     }
-    return RunStarted(**{**fields, **others})
+    fields |= others
+    return RunStarted(**{**fields, "config_hash": config_hash(fields["config"]), **others})
 
 
 def joined(worker: int = 0, at: float = 0.0, ranks: int = 2, host: str = "a") -> WorkerJoined:
@@ -188,7 +189,6 @@ def evaluated(
 def in_old_form(events: Iterable[AnyEvent]) -> list[AnyEvent]:
     """The same run as it was written before EpochFinished had an interval: with a Progress line before it instead."""
     told: list[AnyEvent] = []
-    positions: dict[int, int] = {}
     for event in events:
         match event:
             case EpochFinished(interval=Interval() as last):
@@ -197,14 +197,9 @@ def in_old_form(events: Iterable[AnyEvent]) -> list[AnyEvent]:
                     Progress(at=event.at, trial=event.trial, attempt=event.attempt, epoch=event.epoch, **fields),
                     msgspec.structs.replace(event, interval=None),
                 ]
-            case ProposalRequested():
-                positions[event.number] = len(told)
-                told.append(msgspec.structs.replace(event, position=len(told)))
-            case TrialProposed():
-                told.append(msgspec.structs.replace(event, position=positions[event.number]))
             case _:
                 told.append(event)
-    return told
+    return positioned(told)
 
 
 def finished(trial: int, at: float, accuracy: float) -> TrialFinished:
@@ -214,7 +209,20 @@ def finished(trial: int, at: float, accuracy: float) -> TrialFinished:
 
 def one_trial(*after: AnyEvent) -> list[AnyEvent]:
     """A run whose worker has been given trial 0 at 2 s, and what came after."""
-    return [started(), joined(), requested(0), proposed(0), begun(0, 2.0), *after]
+    return positioned([started(), joined(), requested(0), proposed(0), begun(0, 2.0), *after])
+
+
+def positioned(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """The same events with the positions in the journal that a driver writes: how many lines lie before each request."""
+    lines: list[AnyEvent] = []
+    positions: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, ProposalRequested):
+            positions[event.number] = len(lines)
+        if isinstance(event, ProposalRequested | TrialProposed):
+            event = msgspec.structs.replace(event, position=positions.get(event.number, event.position))
+        lines.append(event)
+    return lines
 
 
 def resumed(at: float = 50.0, **others: Any) -> RunResumed:

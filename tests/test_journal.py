@@ -68,7 +68,8 @@ def test_a_byte_changed_in_any_whole_line_is_noticed(
     path.write_bytes(whole)
     number = whole[:position].count(b"\n") + 1
 
-    with pytest.raises(JournalDamaged, match=f"at line {number} of {len(RUN)}.*resume_until={number - 1}"):
+    remedy = f"resume_until={number - 1}" if number > 1 else "Begin another run"
+    with pytest.raises(JournalDamaged, match=f"at line {number} of {len(RUN)}.*{remedy}"):
         list(read(path))
 
 
@@ -147,6 +148,14 @@ assert list(read(path)) == RUN
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parent.parent
     )
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("written", [b"", b'{"event":"RunStarted"'], ids=["empty", "torn"])
+def test_a_journal_without_a_whole_line_is_no_run(tmp_path: Path, written: bytes) -> None:
+    (tmp_path / NAME).write_bytes(written)
+
+    with pytest.raises(NoSuchRun, match=r"holds none\. Begin another"):
+        list(read(tmp_path))
 
 
 def test_a_folder_without_a_journal_is_no_run(tmp_path: Path) -> None:

@@ -69,6 +69,9 @@ seal of the last line stands for the whole journal: whoever keeps it can tell la
 signature: someone who rewrites the whole file can seal it anew.
 
 - A last line without its newline was torn by a killed driver: it is dropped, and said.
+- A line that no run can write is refused as well, however it is sealed: a value outside its range, time that runs back, a
+  worker, trial, attempt or epoch that is not there, a configuration that does not fit its hash, anything after the end but
+  a resume (`aiperf/validator.py` holds the laws). That the work was really done is not shown by this.
 - Damage anywhere else is refused, with the line's number. `resume_until=N` goes on after line N; what stood after it is
   kept in `journal.jsonl.after-line-N`.
 - Events that arrive together are committed together: all of them or none, with one flush to the disk (a simulated run

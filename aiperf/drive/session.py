@@ -20,7 +20,7 @@ from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.errors import CannotResume
 from aiperf.events import SCHEMA, AnyEvent, RunResumed, RunStarted
-from aiperf.journal import NAME, Journal, Reading, read
+from aiperf.journal import NAME, Journal, Reading, folding, read
 from aiperf.news import news
 from aiperf.plan import Plan, first_event, new_folder, run_folder, space_of
 from aiperf.rederive import check_rules
@@ -99,9 +99,10 @@ def resumable(conf: RunConf) -> Resumable:
             f"a simulated run is begun anew, not resumed: equal seed, equal journal; '{folder}' is simulated"
         )
     check_rules(first)
-    standing = Standing.at(first)
-    for event in lines:
-        standing.take(event)
+    with folding(reader):
+        conf, standing = from_plain(first.config), Standing.at(first)
+        for event in lines:
+            standing.take(event)
     if standing.run.ended == "duration":
         raise CannotResume(
             f"a run is over when its declared time is; '{folder}' ended after its {first.duration_seconds:.0f} s. "
@@ -111,7 +112,7 @@ def resumable(conf: RunConf) -> Resumable:
         print(
             f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it"
         )
-    return Resumable(folder, from_plain(first.config), standing, reader.reading)
+    return Resumable(folder, conf, standing, reader.reading)
 
 
 def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:

@@ -35,6 +35,7 @@ from aiperf.events import (
     WorkerJoined,
     WorkerLost,
 )
+from aiperf.journal import folding
 
 
 @dataclass(slots=True)
@@ -105,12 +106,13 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
     assert isinstance(started, RunStarted), "a journal begins with RunStarted"
     run = Collected(started)
     keep = run.books.take
-    keep(started)
-    for run.events, event in enumerate(rest, start=2):
-        keep(event)
-        # Most lines of most runs are Progress, and all that is to be known of it the books keep.
-        if type(event) is not Progress:
-            _take(run, event)
+    with folding(events):
+        keep(started)
+        for run.events, event in enumerate(rest, start=2):
+            keep(event)
+            # Most lines of most runs are Progress, and all that is to be known of it the books keep.
+            if type(event) is not Progress:
+                _take(run, event)
     return run
 
 

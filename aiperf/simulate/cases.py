@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from aiperf.conf import BudgetConf, RunConf, as_plain, config_hash
+from aiperf.conf import BudgetConf, RunConf, as_plain
 from aiperf.drive.driver import Driver
 from aiperf.errors import AiperfError
 from aiperf.events import AnyEvent, RunStarted, TrialProposed
@@ -32,6 +32,7 @@ from aiperf.simulate.session import Opening, open_run, world_of
 from aiperf.simulate.sittings import Effort, drive
 from aiperf.simulate.witness import Witness
 from aiperf.train.data.conf import SyntheticConf
+from aiperf.validator import config_hash
 from cluster.conf import SimulatedConf
 from morphism import Morph
 from searchers.conf import OffConf, RandomConf

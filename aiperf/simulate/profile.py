@@ -24,7 +24,7 @@ from aiperf.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.journal import read
+from aiperf.journal import folding, read
 from aiperf.plan import run_folder
 from aiperf.train.conf import ELEMENT_BYTES
 from cluster.conf import SimulatedConf
@@ -111,12 +111,14 @@ def profile_of(run: str, runs: str) -> Profile:
         BadConfiguration: the run is simulated itself, or trained nothing.
         NoSuchRun: there is no such run.
     """
-    events = iter(read(run_folder(run, runs)))
+    reader = read(run_folder(run, runs))
+    events = iter(reader)
     first = next(events)
     assert isinstance(first, RunStarted)
     if first.simulated:
         raise BadConfiguration(f"a profile is taken from a real run; '{run}' is simulated")
-    found = profile(events)
+    with folding(reader):
+        found = profile(events)
     if not found.speeds:
         raise BadConfiguration(f"a profile needs a run that trained; '{run}' holds no progress")
     return found

@@ -16,7 +16,7 @@ from typing import Protocol
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import Standing
 from aiperf.errors import JournalNotWritten
-from aiperf.events import AnyEvent, RunResumed, RunStarted
+from aiperf.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal import read
 from aiperf.simulate.chronicle import Chronicle
 from aiperf.simulate.executor import SimulatedExecutor, World
@@ -114,7 +114,12 @@ def _resume(
     with Chronicle(path, world, reader.reading, on_disk) as chronicle:
         now = world.clock.now()
         resumed = RunResumed(
-            at=now, down_seconds=now - standing.run.at, clock_stepped_back_seconds=0.0, versions={}, machine={}
+            schema=SCHEMA,
+            at=now,
+            down_seconds=now - standing.run.at,
+            clock_stepped_back_seconds=0.0,
+            versions={},
+            machine={},
         )
         standing.take(resumed)
         try:

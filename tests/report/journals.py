@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from aiperf.events import (
+    SCHEMA,
     AnyEvent,
     BatchReduced,
     EpochFinished,
@@ -35,8 +36,10 @@ from aiperf.events import (
     WorkerLost,
 )
 from aiperf.limits import LimitsConf, ScheduleConf
+from aiperf.validator import config_hash
 from morphism import Budget, Graph, apply, cost, encode_morph, legal, start
 from morphism.codec import encode
+from tests.journals import positioned
 
 VERSIONS = {"aiperf-cluster": "0.1.0", "torch": "2.13.0", "horovod": "0.28.1", "ray": "2.60.0", "optuna": "5.0.0"}
 MACHINE: dict[str, Any] = {
@@ -89,19 +92,20 @@ class Shape:
 
 def started(shape: Shape, graph: Graph) -> RunStarted:
     """The first line."""
+    config: dict[str, Any] = {
+        "dataset": {"name": shape.dataset},
+        "schedule": msgspec.to_builtins(ScheduleConf(shape.duration, shape.warmup, list(shape.epochs))),
+        "limits": msgspec.to_builtins(LimitsConf()),
+        "searcher": {"name": "morphism"},
+    }
     return RunStarted(
         at=0.0,
-        schema=1,
+        schema=SCHEMA,
         run=shape.name,
         started_unix=1_795_262_400.0,
         seed=shape.seed,
-        config={
-            "dataset": {"name": shape.dataset},
-            "schedule": msgspec.to_builtins(ScheduleConf(shape.duration, shape.warmup, list(shape.epochs))),
-            "limits": msgspec.to_builtins(LimitsConf()),
-            "searcher": {"name": "morphism"},
-        },
-        config_hash="b3c1" * 16,
+        config=config,
+        config_hash=config_hash(config),
         start_graph=json.loads(encode(graph)),
         dataset={
             "name": shape.dataset,
@@ -142,7 +146,7 @@ class _Invention:
         self.base_flops = cost(self.graph).forward_flops
         self.end = shape.end or shape.duration
 
-    def propose(self, at: float, worker: int, round_: int) -> tuple[int, Graph, float]:
+    def propose(self, at: float, worker: int, round_: int) -> tuple[int, Graph, float, int]:
         """A child of one of the best, or the starting graph; some proposals are rejected on the way."""
         number = self.number
         self.number += 1
@@ -160,6 +164,7 @@ class _Invention:
             self.events.append(TrialRejected(at=at, number=number, reason="over the budget"))
             return self.propose(at, worker, round_)
         counted = cost(graph)
+        batch = 128 if round_ < 4 else self.random.choice([64, 96, 128])
         self.events.append(
             TrialProposed(
                 at=at,
@@ -169,7 +174,7 @@ class _Invention:
                 searcher="morphism",
                 parent=parent,
                 morphs=morphs,
-                batch_size=128 if round_ < 4 else self.random.choice([64, 96, 128]),
+                batch_size=batch,
                 kernel_size=None if round_ < 4 else self.random.choice([3, 5]),
                 pruned=[],
                 fingerprint=graph.fingerprint,
@@ -182,7 +187,7 @@ class _Invention:
                 seconds=self.random.uniform(0.004, 0.02),
             )
         )
-        return number, graph, inherited
+        return number, graph, inherited, batch
 
     def join(self, worker: int, at: float) -> None:
         """A worker comes."""
@@ -211,16 +216,16 @@ class _Invention:
         while idle:
             at, worker, round_ = heapq.heappop(idle)
             if at < self.end and (self.shape.most_trials is None or round_ <= self.shape.most_trials):
-                number, graph, inherited = self.propose(at, worker, round_)
-                at = self.attempt(worker, number, 1, round_, graph, inherited, at + 0.03)
+                number, graph, inherited, batch = self.propose(at, worker, round_)
+                at = self.attempt(worker, number, 1, round_, graph, inherited, batch, at + 0.03)
                 heapq.heappush(idle, (at, worker, round_ + 1))
 
     def attempt(
-        self, worker: int, number: int, attempt: int, round_: int, graph: Graph, inherited: float, at: float
+        self, worker: int, number: int, attempt: int, round_: int, graph: Graph, inherited: float, batch: int, at: float
     ) -> float:
         """One attempt; the time at which it was over."""
         shape, chance = self.shape, self.random
-        self.events.append(TrialStarted(at=at, trial=number, attempt=attempt, worker=worker, epoch=1, batch_size=128))
+        self.events.append(TrialStarted(at=at, trial=number, attempt=attempt, worker=worker, epoch=1, batch_size=batch))
         build = chance.uniform(0.02, 0.06) * max(1.0, shape.epoch_seconds)
         at += build
         self.events.append(
@@ -238,7 +243,7 @@ class _Invention:
         )
         if number % 13 == 5:
             self.events.append(
-                BatchReduced(at=at, trial=number, attempt=attempt, from_batch_size=128, to_batch_size=96)
+                BatchReduced(at=at, trial=number, attempt=attempt, from_batch_size=batch, to_batch_size=batch * 3 // 4)
             )
         growth = cost(graph).forward_flops / self.base_flops
         ceiling = min(shape.plateau + chance.uniform(-0.02, 0.008) + 0.004 * math.log(growth), 0.998)
@@ -316,7 +321,7 @@ def invented(shape: Shape) -> list[AnyEvent]:
     if shape.ends is not None:
         last = run.end if shape.most_trials is None else events[-1].at
         events.append(RunEnded(at=max(last, events[-1].at), reason=shape.ends))
-    return events
+    return positioned(events)
 
 
 def _with_a_loss(events: list[AnyEvent], at: float, worker: int) -> list[AnyEvent]:
@@ -342,6 +347,7 @@ def _with_a_resume(events: list[AnyEvent], at: float, shape: Shape) -> list[AnyE
     down = shape.duration / 10
     again = before[-1].at + down
     resumed = RunResumed(
+        schema=SCHEMA,
         at=again,
         down_seconds=down,
         clock_stepped_back_seconds=0.0,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.log import Log, parse
+from aiperf.system.log import Log, Record, parse
 from aiperf.system.replay import ReplaySampler
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
 from aiperf.system.telemetry import (
@@ -228,7 +228,7 @@ def test_constant_power_gives_power_times_the_measured_time_wherever_samples_and
         assert one.energy_joules == pytest.approx(watts * covered, rel=1e-6, abs=1e-6)
 
 
-def looks_at(gaps: Iterable[float], watts: float) -> Iterable[Session | Sample]:
+def looks_at(gaps: Iterable[float], watts: float) -> Iterable[Record]:
     header = session([accelerator(0)])
     lines = [msgspec.json.encode(header) + b"\n"]
     at = 0.0

@@ -19,7 +19,9 @@ from aiperf.events import (
     BatchReduced,
     CeilingMeasured,
     CheckpointDropped,
+    CheckpointNotWritten,
     EpochFinished,
+    ImagesSkipped,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -215,6 +217,13 @@ class Validator:
                     raise Unlawful(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
                 if event.trial in self._trials:
                     self._trials[event.trial].saved = 0
+            case CheckpointNotWritten():
+                trial = self._running(event.trial, event.attempt)
+                _in("epoch", event.epoch, 1, trial.epoch)
+            case ImagesSkipped():
+                if event.worker not in self._seen_workers:
+                    raise Unlawful(f"images are skipped by a worker that joined; worker {event.worker!r} never did")
+                _in("images", event.images, 0, LARGEST_COUNT)
             case Progress():
                 raise AssertionError("it was taken before")
             case _:

@@ -215,7 +215,7 @@ def test_a_recording_that_breaks_off_is_told_as_not_measured(tmp_path: Path) -> 
 def test_constant_power_gives_power_times_the_measured_time_wherever_samples_and_window_fall(
     gaps: list[float], watts: float, start: float, length: float
 ) -> None:
-    records: list[Session | Sample] = list(looks_at(gaps, watts))
+    records: list[Record] = list(looks_at(gaps, watts))
 
     one = summarise(records, (start, start + length)).devices[0]
 

@@ -9,13 +9,15 @@ from aiperf.events import (
     CheckpointDropped,
     EpochFinished,
     Progress,
+    ProposalRequested,
     RunResumed,
     TrialFailed,
     TrialFinished,
     TrialProposed,
+    TrialRejected,
     WorkerLost,
 )
-from aiperf.run import Run
+from aiperf.run import Run, Worker
 from morphism import decode_morph
 from searchers.history import (
     CeilingKnown,
@@ -24,8 +26,11 @@ from searchers.history import (
     News,
     Point,
     Proposed,
+    Requested,
     Shrunk,
+    Unproposed,
     WeightsDropped,
+    Withdrawn,
 )
 
 
@@ -34,6 +39,10 @@ def news(run: Run, event: AnyEvent) -> list[News]:
     match event:
         case Progress() | EpochFinished():
             return []  # nearly all events: said first
+        case ProposalRequested():
+            return [Requested(event.number)]
+        case TrialRejected():
+            return [Unproposed(event.number)]
         case TrialProposed():
             return [
                 Proposed(
@@ -58,9 +67,13 @@ def news(run: Run, event: AnyEvent) -> list[News]:
         case CeilingMeasured():
             return [CeilingKnown(event.batch_size)]
         case WorkerLost():
-            # Proposals that waited for a worker go with it.
-            return [Failed(number) for number in run.workers[event.worker].waiting]
+            return _gone(run.workers[event.worker])
         case RunResumed():
-            return [Failed(number) for worker in run.workers.values() for number in worker.waiting]
+            return [each for worker in run.workers.values() for each in _gone(worker)]
         case _:
             return []
+
+
+def _gone(worker: Worker) -> list[News]:
+    """What waited for a worker, and what was being made for it, goes with it."""
+    return [*map(Withdrawn, worker.waiting), *map(Unproposed, sorted(worker.requested))]

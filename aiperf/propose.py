@@ -60,7 +60,8 @@ def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unp
 def check(history: History, request: ProposalRequested, word: Proposed, at: float) -> TrialProposed | TrialRejected:
     """Rebuilds a proposal from its lineage and counts its operations.
 
-    What is not legal, over the budget, or would inherit weights that are gone, is rejected.
+    What is not legal, over the budget, would inherit weights that are gone, or has the architecture of another trial
+    (searchers.History.holder), is rejected.
     """
     if word.parent is not None and word.parent not in history.trials:
         return TrialRejected(
@@ -78,6 +79,9 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
     counted = cost(graph)
     if not history.space.budget.allows(counted):
         return TrialRejected(at=at, number=word.number, reason="over the budget of operations, parameters and memory")
+    if (holder := history.holder(graph.fingerprint)) is not None:
+        # made at the same time as that of another worker, which came first
+        return TrialRejected(at=at, number=word.number, reason=f"its architecture is that of trial {holder}")
     return TrialProposed(
         at=at,
         number=word.number,

@@ -2,7 +2,7 @@
 
 python -m benchmarks.rehearsal [key=value …]             64, 512 and 4096 workers: cost per event, proposals a second, memory
 python -m benchmarks.rehearsal --profile [key=value …]   the functions that one run of cluster.workers spends its time in
-python -m benchmarks.rehearsal --without-search …        either, proposing the starting graph again and again: the driver alone
+python -m benchmarks.rehearsal --without-search …        either, with the cheapest proposals: the driver nearly alone
 
 Processor seconds of one process, so that other work on the machine counts little; options as for `python -m aiperf rehearse`.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from aiperf.conf import RunConf
 from aiperf.journal import NAME
 from aiperf.propose import Proposer
-from aiperf.simulate.cases import Cheap
+from aiperf.simulate.cases import cheap
 from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.sittings import Effort, drive
 from aiperf.simulate.sweep import configured
@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> None:
     """Prints Markdown."""
     conf = configured([word for word in words if word not in OPTIONS])
     assert isinstance(conf.cluster, SimulatedConf)
-    proposer = Proposer(Cheap(), None) if "--without-search" in words else None
+    proposer = cheap() if "--without-search" in words else None
     print(
         f"{describe_machine()}; {' '.join(words) or 'defaults'}; {duration(conf.schedule.duration_seconds)} simulated\n"
     )

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from aiperf.books import books
 from aiperf.journal import NAME, read
-from aiperf.propose import Proposer
 from aiperf.report.write import report_of, write, write_report
 from aiperf.score import score
-from aiperf.simulate.cases import Cheap
+from aiperf.simulate.cases import cheap
 from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.sittings import drive
 from aiperf.simulate.sweep import configured
@@ -40,7 +39,7 @@ def main(words: list[str]) -> None:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             opening = open_run(configured([f"schedule.duration_seconds={SECONDS}", "schedule.warmup_seconds=900"]))
-            drive(world_of(opening, Proposer(Cheap(), None)), opening.first, path)
+            drive(world_of(opening, cheap()), opening.first, path)
         measure(folder)
 
 

@@ -25,11 +25,14 @@ from searchers.history import (
     Proposal,
     Proposed,
     Request,
+    Requested,
     Searcher,
     Shrunk,
     Space,
     UnknownTrial,
+    Unproposed,
     WeightsDropped,
+    Withdrawn,
 )
 from searchers.propose import RULES, Tuner, propose
 
@@ -51,6 +54,7 @@ __all__ = [
     "Proposed",
     "RandomConf",
     "Request",
+    "Requested",
     "Searcher",
     "SearcherConf",
     "Shrunk",
@@ -58,7 +62,9 @@ __all__ = [
     "TpeConf",
     "Tuner",
     "UnknownTrial",
+    "Unproposed",
     "UnusableConf",
     "WeightsDropped",
+    "Withdrawn",
     "propose",
 ]

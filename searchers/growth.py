@@ -53,7 +53,7 @@ def child(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> Gr
     except IllegalMorph:
         return None  # legal on the parent, but no longer after the morphs before it
     # the cheaper question first; a lone legal morph was held to the budget before, several were not
-    if history.was_proposed(graph.fingerprint) or not history.space.budget.allows(cost(graph)):
+    if history.is_taken(graph.fingerprint) or not history.space.budget.allows(cost(graph)):
         return None
     return graph
 
@@ -74,7 +74,7 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
         while len(morphs) < count and (further := choices(graph, history.space.budget)).kinds():
             morphs.append(drawn(further, random))
             graph = history.grown(parent, tuple(morphs))
-        if not history.was_proposed(graph.fingerprint):
+        if not history.is_taken(graph.fingerprint):
             return tuple(morphs)
         if len(morphs) == 1:
             history.remember_child(parent, morphs[0])

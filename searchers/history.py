@@ -106,6 +106,20 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class Requested:
+    """A proposal is being made somewhere, and nobody knows yet what it will be."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unproposed:
+    """No trial comes of a request: its proposal was rejected, or its worker is gone."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Proposed:
     """A trial is in flight from now on."""
 
@@ -133,7 +147,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A trial that ended without a result, or was withdrawn."""
+    """A trial that ended without a result."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A trial that never began, since the worker it waited for is gone: its architecture may be proposed again."""
 
     number: int
 
@@ -161,7 +182,9 @@ class CeilingKnown:
     batch_size: int
 
 
-News: TypeAlias = Proposed | Finished | Failed | Shrunk | WeightsDropped | CeilingKnown
+News: TypeAlias = (
+    Requested | Unproposed | Proposed | Finished | Failed | Withdrawn | Shrunk | WeightsDropped | CeilingKnown
+)
 
 
 class Searcher(Protocol):
@@ -203,7 +226,8 @@ class History:
     _inheritable: list[_Rank] = field(default_factory=list, init=False)
     _dropped: set[int] = field(default_factory=set, init=False)
     _pruned: deque[Point] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
-    _fingerprints: set[str] = field(default_factory=set, init=False)
+    _open: set[int] = field(default_factory=set, init=False)
+    _holders: dict[str, int] = field(default_factory=dict, init=False)
     _graphs: OrderedDict[int, Graph] = field(default_factory=OrderedDict, init=False, repr=False)
     _known_children: OrderedDict[tuple[int | None, Morph], None] = field(
         default_factory=OrderedDict, init=False, repr=False
@@ -212,8 +236,6 @@ class History:
 
     def __post_init__(self) -> None:
         self.places = Places.of(self.space.start)
-        # the starting graph is proposal 0's, also while another generator is still making that proposal
-        self._fingerprints.add(self.space.start.fingerprint)
 
     # --- telling
 
@@ -224,14 +246,24 @@ class History:
         """
         for one in news:
             match one:
+                case Requested(number):
+                    self._open.add(number)
+                case Unproposed(number):
+                    self._open.discard(number)
                 case Proposed():
                     self._propose(one)
                 case Finished(number, accuracy):
                     self._finish(number, accuracy)
                 case Failed(number):
-                    self.trial(number)
+                    trial = self.trial(number)
                     if self._in_flight.pop(number, None) is not None:
                         self._failed.append(number)
+                        if trial.fingerprint == self.space.start.fingerprint:
+                            self._release(trial)  # every network grows from it: a run tries it again
+                case Withdrawn(number):
+                    trial = self.trial(number)
+                    if self._in_flight.pop(number, None) is not None:
+                        self._release(trial)
                 case Shrunk(number, from_batch_size, to_batch_size):
                     kernel_size = self.trial(number).kernel_size
                     self._pruned.append(Point(from_batch_size, kernel_size, "out of memory"))
@@ -252,9 +284,15 @@ class History:
             raise ValueError(f"trial {trial.number} was proposed before; every proposal has its own number")
         if trial.parent is not None:
             self.trial(trial.parent)
+        self._open.discard(trial.number)
         self.trials[trial.number] = self._in_flight[trial.number] = trial
-        self._fingerprints.add(trial.fingerprint)
+        self._holders.setdefault(trial.fingerprint, trial.number)
         self._pruned.extend(trial.pruned)
+
+    def _release(self, trial: Proposed) -> None:
+        if self._holders.get(trial.fingerprint) == trial.number:
+            del self._holders[trial.fingerprint]
+            self._known_children.clear()  # one of them may be free again
 
     def _finish(self, number: int, accuracy: float) -> None:
         self.trial(number)
@@ -327,9 +365,24 @@ class History:
         """The PRUNED_SEEN newest points that were over the budget or out of memory, oldest of them first."""
         return tuple(self._pruned)
 
-    def was_proposed(self, fingerprint: str) -> bool:
-        """Whether this architecture was a trial before (the starting graph always was: it is proposal 0)."""
-        return fingerprint in self._fingerprints
+    def holder(self, fingerprint: str) -> int | None:
+        """The trial that an architecture belongs to; None where it may be proposed.
+
+        It belongs to a trial that waits, trains, has finished or has failed. One that was withdrawn gives it back; so does a
+        failed one of the starting graph.
+        """
+        return self._holders.get(fingerprint)
+
+    def is_taken(self, fingerprint: str) -> bool:
+        """Whether a searcher leaves an architecture alone: it belongs to a trial, or is the starting graph.
+
+        Nobody searches for the starting graph: it is asked for.
+        """
+        return fingerprint in self._holders or fingerprint == self.space.start.fingerprint
+
+    def open_requests(self, besides: int) -> int:
+        """How many proposals are being made at this moment, as far as was told, not counting that of number `besides`."""
+        return len(self._open) - (besides in self._open)
 
     # --- what is derived from lineages, and remembered
 
@@ -380,7 +433,7 @@ class History:
         return (parent, morph) in self._known_children
 
     def remember_child(self, parent: int | None, morph: Morph) -> None:
-        """That a parent with this morph is an architecture that was a trial before: it need not be built to be known again.
+        """That a parent with this morph is an architecture that is taken: it need not be built to be known again.
 
         After thousands of proposals most of what is drawn next to one parent is.
         """

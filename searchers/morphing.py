@@ -41,8 +41,10 @@ class Morphing:
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
         """See searchers.history.Searcher; raises NothingToPropose."""
         random = chance(self.name, request.seed, request.number)
-        candidates = self._candidates(history, random)
-        for parent, morphs in _ranked(history, candidates, self.beta):
+        ranked = _ranked(history, self._candidates(history, random), self.beta, request)
+        # those who ask at this moment rank nearly alike, and cannot know of each other: each draws one of as many
+        place = int(random.random() * min(1 + history.open_requests(besides=request.number), len(ranked)))
+        for parent, morphs in ranked[place:] + ranked[:place]:
             chosen = copies_drawn(morphs, request)
             if child(history, parent, chosen) is not None:
                 return parent, chosen
@@ -89,16 +91,18 @@ def belief(history: History) -> Posterior:
 
 
 def _ranked(
-    history: History, candidates: list[tuple[int | None, tuple[Morph, ...]]], beta: float
+    history: History, candidates: list[tuple[int | None, tuple[Morph, ...]]], beta: float, request: Request
 ) -> list[tuple[int | None, tuple[Morph, ...]]]:
-    """The candidates, most promising first; ties by what was done to which architecture."""
+    """The candidates, most promising first; ties by what was done to which architecture, and for each request otherwise."""
     if not candidates:
         return []
     outlines = [history.places.grown(history.outline(parent), morphs) for parent, morphs in candidates]
     bounds = belief(history).upper_bound(history.places.descriptors(outlines), beta)
-    # parent's fingerprint and morphs fix the child's fingerprint, and spare building each child to break ties by it
+    # parent's fingerprint and morphs fix the child's fingerprint, and spare building each child to break ties by it; seed and
+    # number let two who ask with one history, an empty one above all, choose differently
+    asked = f"{request.seed} {request.number}"
     ties = [
-        blake2b(f"{history.fingerprint(parent)} {morphs!r}".encode(), digest_size=8).digest()
+        blake2b(f"{asked} {history.fingerprint(parent)} {morphs!r}".encode(), digest_size=8).digest()
         for parent, morphs in candidates
     ]
     scores = [-round(float(bound), _DECIMALS) for bound in bounds]

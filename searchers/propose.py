@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from morphism import Graph, Morph
 from searchers.history import History, Point, Proposal, Request, Searcher
 
-RULES: Final = 2
+RULES: Final = 3
 """Which proposal follows from which history, as a version: raised when an equal history gives another proposal.
 
 docs/searchers.md lists them. A journal names those of its run, and is neither resumed nor made again by others.

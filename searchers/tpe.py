@@ -81,7 +81,7 @@ class Tpe:
             if kernel_size < from_size:
                 break
             enlargement = enlarging(graph, kernel_size)
-            if not enlargement or not history.was_proposed(_enlarged(graph, kernel_size).fingerprint):
+            if not enlargement or not history.is_taken(_enlarged(graph, kernel_size).fingerprint):
                 return Tuned(enlargement, batch_size, kernel_size, tuple(pruned))
             pruned.append(Point(batch_size, kernel_size, "proposed before"))
             study.tell(trial, state=TrialState.PRUNED)

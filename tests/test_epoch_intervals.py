@@ -18,13 +18,12 @@ from aiperf.books import books
 from aiperf.cli.score import as_json
 from aiperf.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal import NAME, read
-from aiperf.propose import Proposer
 from aiperf.report.fold import collect
 from aiperf.run import replay
 from aiperf.score import score
 from aiperf.simulate import laws
 from aiperf.simulate.attempt import Task
-from aiperf.simulate.cases import Cheap, _opening, random_case
+from aiperf.simulate.cases import _opening, cheap, random_case
 from aiperf.simulate.laws import BrokenLaw
 from aiperf.simulate.profile import profile
 from aiperf.simulate.record import Record
@@ -42,7 +41,7 @@ def simulated(seed: int) -> tuple[list[AnyEvent], Witness, Task]:
     """The journal of a small run full of faults, and what its workers truly did."""
     witness = Witness()
     opening = _opening(dataclasses.replace(random_case(seed), searches=False))
-    world = world_of(opening, Proposer(Cheap(), None), witness)
+    world = world_of(opening, cheap(), witness)
     with tempfile.TemporaryDirectory() as folder:
         drive(world, opening.first, Path(folder) / NAME)
         return list(read(Path(folder))), witness, world.task

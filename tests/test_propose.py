@@ -10,7 +10,7 @@ from aiperf.events import ProposalRequested, TrialProposed, TrialRejected
 from aiperf.messages import Propose, Proposed
 from aiperf.propose import Proposer, check, make
 from morphism import JSON, Budget, Graph, apply, cost, decode_morph, start
-from searchers import Finished, History, RandomConf, Space, WeightsDropped
+from searchers import Finished, History, RandomConf, Space, WeightsDropped, Withdrawn
 from searchers import Proposed as Told
 
 SMALL = start("digits_small", image=8)
@@ -106,3 +106,27 @@ def test_what_one_budget_allows_is_rejected_under_a_smaller_one() -> None:
 
     assert isinstance(check(history(), REQUEST, word, at=2.0), TrialProposed)
     assert isinstance(check(history(Budget.of(SMALL, 1.0)), REQUEST, word, at=2.0), TrialRejected)
+
+
+def test_an_architecture_that_is_another_trials_is_rejected_and_the_trial_is_named() -> None:
+    """Two workers that ask at the same moment cannot know of each other: the second answer is refused."""
+    told = history()
+    word = proposed({"kind": "deepen", "after": "stem.relu"})
+    first = check(told, REQUEST, word, at=2.0)
+    assert isinstance(first, TrialProposed)
+    told.tell([Told(4, 1, 0, tuple(map(decode_morph, word.morphs)), 64, None, first.fingerprint)])
+
+    second = check(told, REQUEST, word, at=3.0)
+    assert isinstance(second, TrialRejected) and second.reason == "its architecture is that of trial 4"
+
+    told.tell([Withdrawn(4)])  # it never began: the architecture is free again
+    assert isinstance(check(told, REQUEST, word, at=4.0), TrialProposed)
+
+
+def test_the_starting_graph_is_rejected_once_a_trial_of_it_has_finished() -> None:
+    fresh = History(history().space)
+    assert isinstance(check(fresh, REQUEST, proposed(parent=None), at=2.0), TrialProposed)
+
+    event = check(history(), REQUEST, proposed(parent=None), at=2.0)
+
+    assert isinstance(event, TrialRejected) and event.reason == "its architecture is that of trial 0"

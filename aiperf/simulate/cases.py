@@ -34,9 +34,7 @@ from aiperf.simulate.witness import Witness
 from aiperf.train.data.conf import SyntheticConf
 from aiperf.validator import config_hash
 from cluster.conf import SimulatedConf
-from morphism import Morph
 from searchers.conf import OffConf, RandomConf
-from searchers.history import History, Request
 
 PLENTY = 32 * 2**30
 """Memory that holds every batch that a case may propose."""
@@ -57,7 +55,7 @@ class Case:
     """As on the command line."""
     turn_seconds: float = 0.0
     searches: bool = False
-    """Whether a real searcher proposes; otherwise something that costs next to nothing."""
+    """Whether the configured searcher proposes, and each proposal is made again; otherwise the cheapest there is."""
     replays: float = 0.0
     """Share of turns after which the whole journal is replayed and compared."""
     memory_bytes: int = PLENTY
@@ -115,7 +113,7 @@ def play(case: Case) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
         witness = Witness()
-        world = world_of(opening, None if case.searches else Proposer(Cheap(), None), witness)
+        world = world_of(opening, None if case.searches else cheap(), witness)
         auditor = Auditor(witness, world.task, random.Random(derive(case.seed, "auditor")), case.replays)
         after_end = 0
 
@@ -235,16 +233,9 @@ def _short(text: str) -> str:
     return text if len(text) <= 260 else text[:257] + "…"
 
 
-class Cheap:
-    """Proposes the starting graph again and again, as a child of whoever can be inherited from: costs next to nothing."""
-
-    name = "cheap"
-
-    def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """No morphs: what matters here is whose weights are inherited."""
-        parents = history.parents()
-        draw = random.Random(request.seed)
-        return (draw.choice(parents) if parents and draw.random() < 0.8 else None), ()
+def cheap() -> Proposer:
+    """Proposes one morph drawn at random: every network is another, as a run demands, and that is all it costs."""
+    return Proposer(RandomConf(morphs=1).build(), None)
 
 
 def _opening(case: Case) -> Opening:

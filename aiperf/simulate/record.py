@@ -35,6 +35,7 @@ from aiperf.events import (
 from aiperf.simulate.attempt import Task
 from aiperf.simulate.laws import (
     CEILING,
+    DIFFERENT,
     ENDS,
     LIMITS,
     LOST,
@@ -104,6 +105,8 @@ class Record:
     """All that were ever there."""
     trials: dict[int, Trial] = field(default_factory=dict)
     requests: dict[int, ProposalRequested] = field(default_factory=dict)
+    _trials_of: dict[str, list[int]] = field(default_factory=dict)
+    """By fingerprint."""
     _ceilings: list[tuple[int, int]] = field(default_factory=list)
     """(line, batch size) of each that is smaller than all before it."""
     _away: dict[str, list[int]] = field(default_factory=dict)
@@ -157,6 +160,7 @@ class Record:
                         (self.task.training_images, self.task.validation_images),
                     ),
                 )
+                self._check_architecture(event)
                 self.workers[request.worker].waiting.add(event.number)
             case TrialRejected():
                 self._answered(event.number)
@@ -269,6 +273,20 @@ class Record:
             raise BrokenLaw(LIMITS, f"proposal {number} was answered, and nobody waits for it", number)
         self.workers[request.worker].requested.discard(number)
         return request
+
+    def _check_architecture(self, event: TrialProposed) -> None:
+        """It is no other trial's, but for those that were withdrawn, and failed ones of the starting graph."""
+        is_start = event.parent is None and not event.morphs
+        others = self._trials_of.setdefault(event.fingerprint, [])
+        for other in others:
+            state = self.trials[other].state
+            if state != "withdrawn" and not (is_start and state == "failed"):
+                raise BrokenLaw(
+                    DIFFERENT,
+                    f"trial {event.number} has the architecture of trial {other}, which is {state}",
+                    event.number,
+                )
+        others.append(event.number)
 
     def _check_batch(self, event: TrialProposed, position: int) -> None:
         """A proposal saw the first `position` lines, with the ceilings that stand there."""

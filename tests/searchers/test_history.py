@@ -151,7 +151,7 @@ def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
 
 
 def test_the_starting_graph_counts_as_proposed_before_anything_was_told() -> None:
-    assert History(space()).was_proposed(SMALL.fingerprint)
+    assert History(space()).is_taken(SMALL.fingerprint)
 
 
 def test_news_of_an_unknown_trial_and_a_number_proposed_twice_are_refused() -> None:

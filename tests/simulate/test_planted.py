@@ -39,7 +39,7 @@ from aiperf.score import Window
 from aiperf.seeds import derive
 from aiperf.simulate import laws
 from aiperf.simulate.cases import SCARCE, Case, Failed, explained, play, smaller
-from searchers.history import CeilingKnown, News
+from searchers.history import CeilingKnown, History, News
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -290,6 +290,10 @@ def never_asking_for_the_starting_network_again(patch: pytest.MonkeyPatch) -> No
     patch.setattr(Run, "start_is_due", property(lambda run: run.next_number == 0))
 
 
+def taking_what_another_worker_proposed_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(History, "holder", lambda self, fingerprint: None)
+
+
 SLOW = "straggler(rate=1, factor=5)"
 """So that an epoch has several intervals."""
 LOSSES = case(1, "worker_lost(rate=0.5)")
@@ -314,7 +318,7 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (counting_an_epoch_twice_after_out_of_memory, case(8, "memory_runs_out(rate=0.8)", SLOW), laws.ONCE),
     (
         hearing_words_from_before_the_memory_ran_out,
-        case(25, "memory_runs_out(rate=0.8)", "late(rate=0.3, seconds=8)", SLOW),
+        case(26, "memory_runs_out(rate=0.8)", "late(rate=0.3, seconds=8)", SLOW),
         laws.ONCE,
     ),
     (counting_an_epoch_twice_after_a_loss, case(20, "worker_lost(rate=0.7, when=during)", SLOW), laws.ONCE),
@@ -332,6 +336,7 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (lines_that_are_taken_in_and_not_written, LOSSES, laws.REPLAY),
     (telling_another_accuracy_than_was_measured, case(17), laws.SCORE),
     (proposals_that_see_the_future, OVERTAKEN, laws.AGAIN),
+    (taking_what_another_worker_proposed_first, case(30, workers=40), laws.DIFFERENT),
     (searching_without_the_measured_ceiling, case(29, memory_bytes=SCARCE), laws.CEILING),
 ]
 

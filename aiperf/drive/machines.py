@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,33 +19,10 @@ def machines(conf: RunConf) -> Iterator[ExecutorOf]:
     if conf.executor == "inline":
         yield _inline
         return
-    with ray_here():
+    from aiperf.drive.local_ray import local_ray
+
+    with local_ray():
         yield _on_ray
-
-
-@contextmanager
-def ray_here() -> Iterator[None]:
-    """A Ray cluster of this machine alone, whatever other clusters were started on it."""
-    # A local ray.init() would write a token that a later `ray start` elsewhere does not have; what is chosen here goes to
-    # all processes that it starts. (Ray 2.60)
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    import ray
-
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        num_cpus=len(os.sched_getaffinity(0)),
-        # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)
-        _system_config={"worker_niceness": 0},
-    )
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:

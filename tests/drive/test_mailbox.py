@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import ray
 from ray.actor import ActorHandle
 
@@ -13,13 +11,6 @@ from aiperf.drive.mailbox import Mailbox, Sender, opened
 from aiperf.messages import Done
 
 WORDS = 1500
-
-
-@pytest.fixture
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 @ray.remote(num_cpus=1)
@@ -30,7 +21,7 @@ class Talker:
             sender.put([Done(trial=number, attempt=1, reason="epochs")])
 
 
-def test_words_that_follow_each_other_closely_arrive_in_the_order_in_which_they_were_said(cluster: None) -> None:
+def test_words_that_follow_each_other_closely_arrive_in_the_order_in_which_they_were_said(own_ray: None) -> None:
     """Sent without waiting, some hundred of these change places."""
     mailbox = Mailbox.remote()  # type: ignore[attr-defined]  # ray.remote's stub gives the class back
     talking = Talker.remote().talk.remote(mailbox, WORDS)  # type: ignore[attr-defined]  # likewise

@@ -29,6 +29,7 @@ from aiperf.journal import read
 from aiperf.propose import proposer_of
 from aiperf.rederive import rederive
 from aiperf.score import score
+from tests.drive.processes import command_line, descendants, worker_host
 from tests.drive.runs import SMALL, RealRun
 
 Begin = Callable[..., RealRun]
@@ -171,30 +172,3 @@ def test_a_damaged_configuration_stops_before_anything_starts(begin: Begin, tmp_
     assert run.wait() == 2
     assert "nowhere" in run.output.read_text()
     assert not (tmp_path / "runs").exists()
-
-
-def children(pid: int) -> list[int]:
-    """Of a process, by /proc."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        try:
-            found += map(int, (task / "children").read_text().split())
-        except FileNotFoundError:
-            continue  # ended between the two looks
-    return found
-
-
-def descendants(pid: int) -> list[int]:
-    return [one for child in children(pid) for one in (child, *descendants(child))]
-
-
-def command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return b""
-
-
-def worker_host(driver: int) -> int:
-    """The process of the WorkerHost actor, which Ray names after what it runs."""
-    return next(pid for pid in descendants(driver) if command_line(pid).startswith(b"ray::WorkerHost"))

@@ -1,0 +1,133 @@
+"""A Ray of this machine alone, for one run: nobody else can use it, and it goes with the run.
+
+Whoever reaches Ray's ports and may speak to them runs code as the user of the run. So the ports are those of the loopback
+interface, and ask for a token that is made for this run. Its folder is the user's alone, and never outlives the run.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from aiperf.errors import BadConfiguration
+from aiperf.scratch import PREFIX, Scratch
+
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+PARENT_BYTES = 107 - len(f"/{PREFIX}12345678/r/session_2026-11-22_00-00-00_000000_4194304/sockets/plasma_store")
+"""The longest path of a temporary folder with which Ray's sockets in it stay within what unix(7) allows."""
+
+
+@contextmanager
+def local_ray() -> Iterator[None]:
+    """Brings it up, whatever other Ray runs on this machine, and ends it.
+
+    Raises:
+        BadConfiguration: the environment asks for a Ray without a token, or for a folder too deep for sockets.
+    """
+    guarded = guarded_environment(os.environ)
+    scratch = Scratch(ray_parent(os.environ))
+    try:
+        with _environment(guarded | scratch.environment):
+            import ray
+
+            with _on_loopback():
+                ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    num_cpus=len(os.sched_getaffinity(0)),
+                    # a folder in ours: Ray opens its own to everybody (mode 0777), sockets and all
+                    _temp_dir=str(scratch.path / "r"),
+                    # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)
+                    _system_config={"worker_niceness": 0},
+                )
+            try:
+                _assert_closed()
+                yield
+            finally:
+                ray.shutdown()
+    finally:
+        scratch.close()
+
+
+def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What is added to an environment so that Ray, and all that it starts, asks for a token. A user's own token is kept.
+
+    Raises:
+        BadConfiguration: the environment asks for a Ray without one.
+    """
+    mode = environment.get(MODE)
+    if mode is not None and mode.lower() != "token":
+        raise BadConfiguration(
+            "a run's Ray must ask for a token: without one, whoever reaches its ports runs code as you; "
+            f"found {MODE}={mode!r}. Unset it: each run then makes a token of its own"
+        )
+    chosen = {MODE: "token", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    if not any(environment.get(name, "").strip() for name in (TOKEN, TOKEN_PATH)):
+        chosen[TOKEN] = secrets.token_hex(32)
+    kept = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
+    return chosen | {name: environment[name] for name in kept if name in environment}
+
+
+def ray_parent(environment: Mapping[str, str]) -> Path:
+    """Where Ray's folder is made.
+
+    Raises:
+        BadConfiguration: sockets in it would have names that are too long.
+    """
+    parent = environment.get("RAY_TMPDIR") or environment.get("TMPDIR") or "/tmp"
+    if len(os.fsencode(parent)) > PARENT_BYTES:
+        raise BadConfiguration(
+            f"Ray's sockets lie in the temporary folder, whose path must be short: at most {PARENT_BYTES} bytes; "
+            f"found {parent!r}. Choose another for Ray alone: RAY_TMPDIR=/tmp"
+        )
+    return Path(parent)
+
+
+@contextmanager
+def _environment(added: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in added}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Ray takes the host's outer address even where 127.0.0.1 is asked for, and then listens on all addresses; it takes the
+    loopback's, and listens there alone, where it knows that no other machine is to join: its own default on macOS and Windows.
+    It also reads the environment once a process, though tests bring it up more than once. (Ray 2.60)
+    """
+    from ray._private import ray_constants
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled, without stubs
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _assert_closed() -> None:
+    """Another release of Ray may do otherwise than the one that this was written for: then nothing runs on it."""
+    import ray
+    from ray._raylet import AuthenticationMode, get_authentication_mode  # type: ignore[attr-defined]  # likewise
+
+    addresses = [node["NodeManagerAddress"] for node in ray.nodes()]  # type: ignore[no-untyped-call]
+    assert all(ipaddress.ip_address(address).is_loopback for address in addresses), f"Ray listens on {addresses}"
+    assert get_authentication_mode() == AuthenticationMode.TOKEN, "Ray asks for no token"

@@ -1,0 +1,116 @@
+"""A temporary folder goes with its owner, and so do the processes that bear its mark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiperf.scratch import Scratch, marked
+
+OWNER = """
+import os, subprocess, sys
+from pathlib import Path
+from aiperf.scratch import Scratch
+scratch = Scratch(Path(sys.argv[1]))
+child = subprocess.Popen(["sleep", "600"], env={**os.environ, **scratch.environment}, start_new_session=True)
+(scratch.path / "deep").mkdir()
+(scratch.path / "deep" / "file").write_text("kept by nobody")
+print(scratch.path, child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def owner(parent: Path) -> tuple[subprocess.Popen[str], Path, int]:
+    """A process with a folder and a child, and both."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(parent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    folder, child = process.stdout.readline().split()
+    return process, Path(folder), int(child)
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        pipe.close()
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return holds()
+
+
+def janitors(folder: Path) -> list[int]:
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(folder).encode() in file.read_bytes().split(b"\0"):
+                found.append(int(file.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_folder_its_processes_and_its_janitor_go_when_it_is_closed(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    child = subprocess.Popen(["sleep", "600"], env={**os.environ, **scratch.environment})
+    assert marked(scratch.path) == (child.pid,) and scratch.path.stat().st_mode & 0o777 == 0o700
+
+    scratch.close(patience_seconds=0.1)
+    scratch.close()
+
+    assert child.wait() == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+    assert wait_until(lambda: janitors(scratch.path) == [])
+
+
+def test_a_folder_and_its_processes_go_when_its_owner_is_killed_even_those_that_were_stopped(tmp_path: Path) -> None:
+    process, folder, child = owner(tmp_path)
+    os.kill(child, signal.SIGSTOP)
+
+    process.kill()
+    ended(process)
+
+    assert wait_until(lambda: not folder.exists() and marked(folder) == () and janitors(folder) == [])
+
+
+def test_a_folder_whose_owner_was_killed_together_with_its_janitor_goes_when_the_next_is_made(tmp_path: Path) -> None:
+    process, folder, child = owner(tmp_path)
+    (janitor,) = janitors(folder)
+    os.kill(janitor, signal.SIGKILL)
+    process.kill()
+    ended(process)
+    os.kill(child, signal.SIGKILL)
+    assert folder.exists()
+
+    Scratch(tmp_path).close()
+
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("what", ["living", "nameless", "another host's"])
+def test_what_is_not_known_to_be_left_behind_stays_when_the_next_folder_is_made(tmp_path: Path, what: str) -> None:
+    process, folder, child = owner(tmp_path)
+    if what != "living":
+        (janitor,) = janitors(folder)
+        os.kill(janitor, signal.SIGKILL)
+        process.kill()
+        (folder / "owner").write_text("" if what == "nameless" else "somewhere.else")
+
+    Scratch(tmp_path).close()
+
+    assert (folder / "deep" / "file").exists()
+    process.kill()
+    ended(process)
+    os.kill(child, signal.SIGKILL)

@@ -34,7 +34,8 @@ class Span:
     begin: float
     end: float
     images: int
-    """Of all ranks; padding never counts."""
+    """That all ranks have processed since the step before, which need not be this step's: ranks are not quite abreast.
+    Padding, and corrupt images, never count."""
     is_training: bool
     communication_seconds: float = 0.0
     """Of it: exchange of gradients that the backward pass did not hide."""
@@ -112,6 +113,10 @@ class EpochClock:
         done = self._sums.training_images + self._sums.validation_images
         return (self._now - self._began) * max(0, self._images - done) / done if done else math.inf
 
+    def trained(self, images: int) -> None:
+        """The ranks have come to the end of the training pass, with so many images more."""
+        self._sums.training_images += images
+
     def exchanged(self, seconds: float) -> None:
         """Ranks made their statistics, or their results, one: part of the training as the exchange of gradients is."""
         self._sums.busy_seconds += seconds
@@ -124,7 +129,7 @@ class EpochClock:
     def finish(self, now: float, training_images: int, validation_images: int) -> Advanced:
         """The epoch's final sums, with the images that all ranks counted.
 
-        Skipped corrupt images make that less than what was dealt to the steps; but sums never fall.
+        Other ranks may have processed more than had been heard of; sums never fall.
         """
         self._now = max(now, self._now)
         self._sums.training_images = max(self._sums.training_images, training_images)

@@ -58,6 +58,10 @@ class _NotStarted(Exception):
         self.rank = rank
 
 
+class _Mendable(Exception):
+    """The ranks cannot go on until the user has mended something."""
+
+
 @dataclass(slots=True)
 class _Ranks:
     """One start's processes and what they share."""
@@ -208,7 +212,12 @@ class RankGroup:
                 self._set_ranks(None)
                 ranks.end()
                 self._say_end(failure)
+                if failure.is_mendable:  # another start would end the same way
+                    raise _Mendable(failure.reason)
                 ranks = self._bring_up()
+        except _Mendable as error:
+            self._ended = WorkerEnded(str(error))
+            self._words.put(self._ended)
         except _NotStarted as error:
             reason = f"no rank can be started on {self._host}: {error}"
             self._ended = WorkerEnded(reason)

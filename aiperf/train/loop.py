@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Train, Unsaved, Word
+from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Skipped, Train, Unsaved, Word
 from aiperf.procedure import has_stopped_improving
 from aiperf.seeds import derive
 from aiperf.train.batch_sizes import smaller
@@ -26,6 +26,8 @@ from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.checkpoint import Snapshot, copied
 from aiperf.train.clock import EpochClock, Reports, Span
 from aiperf.train.data.batches import Batch
+from aiperf.train.data.errors import DamagedData
+from aiperf.train.data.opened import OpenData
 from aiperf.train.launch import NotHad
 from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
 from aiperf.train.place import Place
@@ -50,15 +52,38 @@ def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
     cannot agree on a smaller batch any more, and whatever the data set or torch raise.
     """
     held: deque[Word | _WhenWritten] = deque()
-    for word in _Attempt(order, place, taken).run():
-        if word is not None:
-            held.append(word)
-        while held and _is_ready(held[0]):
-            yield from _settled(held.popleft())
+    corrupt = _Corrupt(order.worker, place.data)
+    try:
+        for word in _Attempt(order, place, taken).run():
+            yield from corrupt.met_since()
+            if word is not None:
+                held.append(word)
+            while held and _is_ready(held[0]):
+                yield from _settled(held.popleft())
+    except DamagedData:  # the image that was one too many has a name too
+        yield from corrupt.met_since()
+        raise
     while held:  # nothing is trained any more: what the last file still takes, training stands still for
         began = time.monotonic()
         for word in _settled(held.popleft()):
             yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
+
+
+class _Corrupt:
+    """The corrupt images that this process has met, as it tells of them."""
+
+    def __init__(self, worker: int, data: OpenData) -> None:
+        self._worker = worker
+        self._data = data
+        self._told = 0
+
+    def met_since(self) -> tuple[Word, ...]:
+        """All of them, where there are more than were told of."""
+        met = self._data.corrupt
+        if len(met) == self._told:
+            return ()
+        self._told = len(met)
+        return (Skipped(worker=self._worker, files=met),)
 
 
 @dataclass(slots=True)
@@ -69,6 +94,7 @@ class _Pending:
     end: Mark
     exchanged: tuple[Mark, Mark] | None
     images: int
+    """Of this rank."""
     is_training: bool
 
 
@@ -125,6 +151,8 @@ class _Attempt:
         self._longest_step = 0.0
         self._snapshot: Snapshot | None = None
         self._said_prepared = False
+        self._counted = (0, 0)
+        """Images of all ranks that the clock has been told of."""
 
     def run(self) -> _Words:
         order = self._order
@@ -195,6 +223,7 @@ class _Attempt:
         set_learning_rate(ready.exchange.optimiser, rate)
         # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, place.collective.rank))
+        self._counted = place.life.images()  # ranks are abreast here: none has begun the epoch's first step
         place.timeline.anchor()
         whole = place.data.training_images + place.data.validation_images
         clock = EpochClock(self._reports, self._epoch, ready.batch, whole)
@@ -204,6 +233,7 @@ class _Attempt:
         began = self._now()
         place.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
         clock.exchanged(self._now() - began)
+        clock.trained(self._newly_counted()[0])
         # validation changes nothing that a checkpoint holds: the file is written meanwhile
         snapshot, file = self._checkpoint(ready, clock)
         validation = yield from self._validation(ready, clock)
@@ -259,7 +289,7 @@ class _Attempt:
                     loss = loss * (batch.count * ranks / batch.global_count)
                 exchanged = exchange.backward(loss)
                 exchange.update()
-                pending.append(_Pending(begin, timeline.mark(), exchanged, batch.global_count, True))
+                pending.append(_Pending(begin, timeline.mark(), exchanged, batch.count, True))
                 self._step += 1
                 yield from self._finish_steps(pending, clock, timeline.behind)
             yield from self._finish_steps(pending, clock, 0)
@@ -283,7 +313,7 @@ class _Attempt:
                     loss = F.cross_entropy(logits, batch.labels)
                     account.add(batch, loss)
                     account.add_correct((logits.argmax(1) == batch.labels).sum())
-                pending.append(_Pending(begin, timeline.mark(), None, batch.global_count, False))
+                pending.append(_Pending(begin, timeline.mark(), None, batch.count, False))
                 yield from self._finish_steps(pending, clock, timeline.behind)
             yield from self._finish_steps(pending, clock, 0)
         finally:
@@ -294,18 +324,26 @@ class _Attempt:
         self, pending: deque[_Pending], clock: EpochClock, behind: int
     ) -> Generator[Word | None, None, None]:
         """Accounts for the steps that are more than `behind` back, waiting for the device where it has not come so far."""
-        second = self._place.timeline.second
+        place, second = self._place, self._place.timeline.second
         while len(pending) > behind:
             step = pending.popleft()
             end = second(step.end)
             exchanged = 0.0 if step.exchanged is None else second(step.exchanged[1]) - second(step.exchanged[0])
             begin = second(step.begin)
+            place.life.processed(*((step.images, 0) if step.is_training else (0, step.images)))
+            trained, validated = self._newly_counted()
+            images = trained if step.is_training else validated
             word = clock.step(
-                Span(begin - self._taken, end - self._taken, step.images, step.is_training, max(0.0, exchanged))
+                Span(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged))
             )
             self._longest_step = max(self._longest_step, end - begin)
-            self._place.life.beat(self._step, self._patience())
+            place.life.beat(self._step, self._patience())
             yield word
+
+    def _newly_counted(self) -> tuple[int, int]:
+        """Training and validation images that all ranks have processed since this was last asked."""
+        before, self._counted = self._counted, self._place.life.images()
+        return self._counted[0] - before[0], self._counted[1] - before[1]
 
     def _patience(self) -> float:
         """How long this rank may now be silent: the first steps of a trial may choose and compile kernels."""

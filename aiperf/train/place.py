@@ -26,16 +26,34 @@ class Life(Protocol):
         """Says that it lives, and how long it may now be silent."""
         ...
 
+    def processed(self, training: int, validation: int) -> None:
+        """Says that this rank has processed so many images more."""
+        ...
+
+    def images(self) -> tuple[int, int]:
+        """Training and validation images that all ranks have processed since they were started."""
+        ...
+
     def is_time_to_stop(self, step: int) -> bool:
         """Whether all ranks are to leave the order under way before this training step."""
         ...
 
 
 class Unwatched:
-    """The life of a rank that nobody watches: never stopped."""
+    """The life of a rank that nobody watches: alone, and never stopped."""
+
+    def __init__(self) -> None:
+        self._images = (0, 0)
 
     def beat(self, step: int, silent_seconds: float) -> None:
         return None
+
+    def processed(self, training: int, validation: int) -> None:
+        trained, validated = self._images
+        self._images = (trained + training, validated + validation)
+
+    def images(self) -> tuple[int, int]:
+        return self._images
 
     def is_time_to_stop(self, step: int) -> bool:
         return False

@@ -12,6 +12,7 @@ from pathlib import Path
 
 _PER_RANK = 8  # doubles: one cache line, so that ranks do not slow each other
 _DEADLINE, _STEP, _MEETINGS = 0, 1, 2
+_TRAINED, _VALIDATED = 6, 7
 _WANTED, _AGREED, _AGREED_STEP = 0, 1, 2
 
 MARGIN = 8
@@ -53,6 +54,19 @@ class Pulse:
     def steps(self) -> tuple[int, ...]:
         """The step each rank has come to."""
         return tuple(int(self._view[(1 + rank) * _PER_RANK + _STEP]) for rank in range(self.ranks))
+
+    def processed(self, rank: int, training: int, validation: int) -> None:
+        """The rank has processed so many images more."""
+        at = (1 + rank) * _PER_RANK
+        self._view[at + _TRAINED] += training
+        self._view[at + _VALIDATED] += validation
+
+    def images(self) -> tuple[int, int]:
+        """Training and validation images that all ranks have processed since they were started."""
+        lines = [(1 + rank) * _PER_RANK for rank in range(self.ranks)]
+        return sum(int(self._view[at + _TRAINED]) for at in lines), sum(
+            int(self._view[at + _VALIDATED]) for at in lines
+        )
 
     def interrupt(self, number: int) -> None:
         """The group wishes the order of this number to end.

@@ -63,6 +63,7 @@ def main() -> None:
 def _serve(setup: Setup, pipe: Connection) -> None:
     import torch
 
+    from aiperf.messages import Skipped
     from aiperf.train import loop
     from aiperf.train.ceiling import largest_batch
     from aiperf.train.checkpoint import Writer
@@ -115,7 +116,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
         do = orders.get()
         life.number = do.number
         for word in loop.train(do.order, place, do.taken):
-            if is_first:
+            if is_first or isinstance(word, Skipped):  # each rank meets images of its own
                 pipe.send(word)
 
 
@@ -176,6 +177,12 @@ class _Watched:
 
     def beat(self, step: int, silent_seconds: float) -> None:
         self._pulse.beat(self._rank, step, silent_seconds)
+
+    def processed(self, training: int, validation: int) -> None:
+        self._pulse.processed(self._rank, training, validation)
+
+    def images(self) -> tuple[int, int]:
+        return self._pulse.images()
 
     def is_time_to_stop(self, step: int) -> bool:
         return self._pulse.is_time_to_stop(self._rank, self.number, step)

@@ -131,10 +131,9 @@ class _StreamedBatches:
 
     def __next__(self) -> Batch:
         began = time.perf_counter()
-        self.fill()
-        if not self._ahead and self._uploaded is None:
-            raise StopIteration
-        uploaded = self._uploaded or self._upload(self._ahead.popleft())
+        uploaded = self._next_uploaded()
+        while not len(uploaded.labels):
+            uploaded = self._next_uploaded()
         # The next batch crosses to the device while this one is computed.
         is_next_ready = self._walk.device.type == "cuda" and bool(self._ahead) and self._ahead[0].is_done
         self._uploaded = self._upload(self._ahead.popleft()) if is_next_ready else None
@@ -146,6 +145,13 @@ class _StreamedBatches:
             self._split.when_submitted(self._walk)
         self.waited_seconds += time.perf_counter() - began
         return batch
+
+    def _next_uploaded(self) -> _Uploaded:
+        self.fill()
+        if not self._ahead and self._uploaded is None:
+            raise StopIteration
+        uploaded, self._uploaded = self._uploaded or self._upload(self._ahead.popleft()), None
+        return uploaded
 
     def fill(self) -> None:
         """Hands images to the threads, up to what may be ahead."""
@@ -192,9 +198,11 @@ class _StreamedBatches:
         numbers = torch.from_numpy(batch.mine[batch.is_whole])
         if not batch.is_whole.all():
             pixels = pixels[torch.from_numpy(batch.is_whole)]
-            if not len(numbers):
+            if (
+                not len(numbers) and self._walk.is_training
+            ):  # all ranks exchange gradients in each step: it cannot be left out
                 raise DamagedData(
-                    f"a batch has at least one image; all {len(batch.mine)} of this one are corrupt, "
+                    f"a training batch has at least one image; all {len(batch.mine)} of this one are corrupt, "
                     f"first {self._split.encoded.samples.name(int(batch.mine[0]))!r}: `python -m aiperf prepare` lists them"
                 )
         labels, device = self._split.labels[numbers], self._walk.device

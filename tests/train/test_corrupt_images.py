@@ -1,0 +1,136 @@
+"""Corrupt images in a real folder: they are named, they count nowhere, and with one more than the limit it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from aiperf.messages import Crashed, Done, Skipped, Word
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.conf import ImagesConf
+from aiperf.train.data.errors import DamagedData
+from aiperf.train.data.opening import open_data
+from aiperf.train.group import RankGroup, WorkerEnded
+from aiperf.train.inprocess import train_here
+from morphism import Graph, encode, start
+from tests.train.data.folders import make
+from tests.train.orders import advances, epochs, follow, one_thread, order
+
+__all__ = ["one_thread"]
+
+CONF = TrainerConf(threads=1, precision="fp32", collective="torch", start_seconds=90.0)
+CORRUPT = ("train/class0/3.jpg", "train/class1/0.jpg", "train/class1/17.jpg", "val/class0/2.jpg")
+TRAINING, VALIDATION = 2 * 20, 2 * 6
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """40 and 12 images, of which three and one are cut off in the middle."""
+    root = make(tmp_path / "set", training=20, validation=6)
+    for name in CORRUPT:
+        whole = (root / name).read_bytes()
+        (root / name).write_bytes(whole[: len(whole) // 2])
+    return root
+
+
+def images(root: Path, limit: int = 10, cache: str = "none") -> ImagesConf:
+    """Decoded while they are needed, unless they are kept."""
+    crop = "pad" if cache == "decoded" else "resized"
+    return ImagesConf(root=str(root), image=16, crop=crop, cache=cache, workers=1, corrupt_limit=limit)
+
+
+def network() -> Graph:
+    return start("digits_small", image=16, channels=3, classes=2)
+
+
+def named(words: Iterable[Word]) -> set[str]:
+    """The last parts of the names that were told."""
+    files = [name for word in words if isinstance(word, Skipped) for name, _ in word.files]
+    return {"/".join(Path(name).parts[-3:]) for name in files}
+
+
+def check(words: list[Word]) -> None:
+    assert isinstance(words[-1], Done)
+    assert [word.advanced.training_images for word in epochs(words)] == [TRAINING - 3] * 2
+    assert [word.advanced.validation_images for word in epochs(words)] == [VALIDATION - 1] * 2
+    for word in advances(words):
+        assert word.training_images <= TRAINING - 3 and word.validation_images <= VALIDATION - 1
+    assert named(words) == set(CORRUPT)
+
+
+@pytest.mark.parametrize("cache", ["none", "decoded"])
+def test_images_that_were_really_processed_count_and_the_others_are_named(
+    root: Path, tmp_path: Path, cache: str
+) -> None:
+    told = order(batch_size=8, progress_seconds=1e-6)
+
+    with open_data(images(root, cache=cache)) as opened:
+        words = list(train_here(told, CONF, opened, network(), tmp_path / "checkpoints"))
+
+    check(words)
+    skipped = [word for word in words if isinstance(word, Skipped)]
+    assert {word.worker for word in skipped} == {told.worker}
+    assert len(skipped) < 6  # said when there are more of them, not at each step
+
+
+def test_ranks_tell_of_what_each_of_them_met_and_count_what_all_processed(root: Path, tmp_path: Path) -> None:
+    group = RankGroup(CONF, images(root), encode(network()), tmp_path, accelerators=0, cores=2)
+    try:
+        assert group.start().ranks == 2
+        words = follow(group, order(batch_size=8, progress_seconds=1e-6))
+    finally:
+        group.close()
+
+    check(words)
+    said = advances(words)
+    assert len(said) > 6
+    assert [word.training_images for word in said if word.epoch == 2][-1] == TRAINING - 3
+
+
+def test_beyond_the_limit_a_worker_ends_with_the_reason_and_tries_nothing_again(root: Path, tmp_path: Path) -> None:
+    group = RankGroup(CONF, images(root, limit=2), encode(network()), tmp_path, accelerators=0, cores=2)
+    words: list[Word] = []
+    try:
+        group.start()
+        pids = group.pids()
+        group.order(order(batch_size=8, last_epoch=5))
+        with pytest.raises(WorkerEnded, match=r"at most 2 corrupt images are skipped \(dataset.corrupt_limit\)"):
+            while True:
+                words += group.words(timeout=60.0)
+        assert not group.is_alive
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    finally:
+        group.close()
+
+    assert len(named(words)) > 2
+    (end,) = [word for word in words if isinstance(word, Crashed)]
+    assert "corrupt" in end.reason
+
+
+def test_what_was_met_is_told_before_the_trial_ends_of_it(root: Path, tmp_path: Path) -> None:
+    words: list[Word] = []
+
+    with (
+        open_data(images(root, limit=0)) as opened,
+        pytest.raises(DamagedData, match="at most 0 corrupt images are skipped"),
+    ):
+        for word in train_here(order(batch_size=8), CONF, opened, network(), tmp_path / "checkpoints"):
+            words.append(word)
+
+    assert len(named(words)) == 1
+
+
+def test_a_validation_batch_of_corrupt_images_alone_is_left_out(tmp_path: Path) -> None:
+    """The last step of a pass over 9 images has two: both are cut off."""
+    root = make(tmp_path / "set", training=8, validation=5)
+    (root / "val/class1/4.jpg").unlink()
+    for name in ("val/class1/2.jpg", "val/class1/3.jpg"):
+        (root / name).write_bytes(b"")
+
+    with open_data(images(root)) as opened:
+        told = order(batch_size=8, last_epoch=1)
+        words = list(train_here(told, CONF, opened, network(), tmp_path / "checkpoints"))
+
+    assert epochs(words)[0].advanced.validation_images == 7

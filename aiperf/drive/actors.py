@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import ray
 from ray.actor import ActorHandle
 
 from aiperf.drive.mailbox import Sender
-from aiperf.messages import Drop, Propose, Train, WorkerUp
+from aiperf.messages import Drop, Propose, Train, Word, WorkerUp
 from aiperf.propose import Proposer, make
 from aiperf.system import telemetry
 from aiperf.system.describe import describe
 from aiperf.system.recorder import Recorder
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import DataSetConf
+from aiperf.train.wire import Ready
 from searchers.history import History, News, Space
 
 
@@ -41,37 +42,87 @@ class WorkerPlan:
     started_unix: float
 
 
+class Group(Protocol):
+    """What a host needs of those that train: `aiperf.train.group.RankGroup` says what each method does."""
+
+    def start(self) -> Ready:
+        """Blocks until orders can be taken."""
+        ...
+
+    def order(self, order: Train | Drop) -> None:
+        """Takes an order."""
+        ...
+
+    def words(self, timeout: float) -> list[Word]:
+        """What was said since; raises when it cannot go on and all is said."""
+        ...
+
+    def close(self) -> None:
+        """Ends them."""
+        ...
+
+
+OpenGroup = Callable[[WorkerPlan], Group]
+"""Makes a worker's group in the host's own process; a function of a module, since it travels there by name."""
+
+
+def open_ranks(plan: WorkerPlan) -> Group:
+    """The ranks that train in a real run."""
+    from aiperf.train.group import RankGroup
+
+    return RankGroup(
+        plan.trainer,
+        plan.dataset,
+        plan.start_graph,
+        plan.folder,
+        accelerators=plan.accelerators,
+        cores=plan.cores,
+        worker=plan.worker,
+    )
+
+
 @ray.remote
 class WorkerHost:
     """Lives as long as its worker. Speaks to the driver through the mailbox alone."""
 
-    def __init__(self, plan: WorkerPlan, mailbox: ActorHandle[Any]) -> None:
-        from aiperf.train.group import RankGroup
-
+    def __init__(self, plan: WorkerPlan, mailbox: ActorHandle[Any], open_group: OpenGroup) -> None:
+        # Nothing here can fail: an error of a constructor reaches the driver without its type.
         self._plan = plan
         self._sender = Sender(mailbox)
-        self._recorder = Recorder(
+        self._open_group = open_group
+        self._group: Group | None = None
+        self._refused: BaseException | None = None
+        self._ended = threading.Event()
+
+    def stands(self) -> None:
+        """Returns as soon as this actor has got its place."""
+
+    def live(self) -> None:
+        """Brings the ranks up and passes their words on; returns when the worker was ended, raises when it cannot go on.
+
+        All words have reached the mailbox then.
+        """
+        plan = self._plan
+        recorder = Recorder(
             telemetry.path(plan.folder, plan.worker),
             host=socket.gethostname(),
             worker=plan.worker,
             epoch_unix=plan.started_unix,
             accelerators=plan.accelerators,
         )
-        self._recorder.start()
-        self._group = RankGroup(
-            plan.trainer,
-            plan.dataset,
-            plan.start_graph,
-            plan.folder,
-            accelerators=plan.accelerators,
-            cores=plan.cores,
-            worker=plan.worker,
-        )
-        self._ended = threading.Event()
+        recorder.start()
+        try:
+            self._group = self._open_group(plan)
+            try:
+                self._pass_on(self._group)
+            finally:
+                self._group.close()
+        finally:
+            recorder.stop()
+            self._sender.flush()
 
-    def live(self) -> None:
-        """Brings the ranks up and passes their words on; returns when the worker was ended, raises when it cannot go on."""
-        ready = self._group.start()
+    def _pass_on(self, group: Group) -> None:
+        ready = group.start()
         machine = msgspec.to_builtins(describe())
         if ready.matmul_flops is not None:
             machine["measured_matmul_flops"] = {ready.precision: ready.matmul_flops}
@@ -89,15 +140,21 @@ class WorkerHost:
             ],
         )
         while not self._ended.is_set():
-            words = self._group.words(0.5)
+            if self._refused is not None:
+                raise self._refused
+            words = group.words(0.5)
             if words:
                 self._sender.put(words)
-        self._group.close()
-        self._recorder.stop()
 
     def order(self, order: Train | Drop) -> None:
-        """Hands an order to the ranks."""
-        self._group.order(order)
+        """Hands an order to the ranks. One that they cannot take ends the worker: the trial must not wait for ever."""
+        assert self._group is not None, f"worker {self._plan.worker} was given an order before it said that it is up"
+        try:
+            self._group.order(order)
+        except BaseException as error:
+            if isinstance(order, Train):
+                self._refused = error
+            raise
 
     def end(self) -> None:
         """Ends the worker."""
@@ -115,6 +172,7 @@ class Generator:
         self._sender = Sender(mailbox)
 
     def propose(self, news: Sequence[News], order: Propose) -> None:
-        """Takes the news in, then answers through the mailbox."""
+        """Takes the news in, then answers through the mailbox; the answer lies there when this returns."""
         self._history.tell(news)
         self._sender.put([make(self._proposer, self._history, order)])
+        self._sender.flush()

@@ -53,9 +53,14 @@ class Sender:
 
     def put(self, words: list[Word]) -> None:
         """Leaves words; waits only while earlier ones are still on their way. Raises RayError when the mailbox is gone."""
-        if self._under_way is not None:
-            ray.get(self._under_way)
+        self.flush()
         self._under_way = self._mailbox.put.remote([_encode(word) for word in words])
+
+    def flush(self) -> None:
+        """Waits until all words lie in the mailbox. Raises RayError when it is gone."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            ray.get(under_way)
 
 
 def opened(words: list[bytes]) -> list[Word]:

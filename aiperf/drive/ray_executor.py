@@ -18,7 +18,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from aiperf.drive.actors import Generator, WorkerHost, WorkerPlan
+from aiperf.drive.actors import Generator, OpenGroup, WorkerHost, WorkerPlan, open_ranks
 from aiperf.drive.mailbox import Mailbox, opened
 from aiperf.drive.places import Place, places
 from aiperf.errors import AiperfError, NoWorkers
@@ -61,6 +61,7 @@ class RayExecutor:
         *,
         first_worker: int,
         accelerators_per_worker: int | None,
+        open_group: OpenGroup = open_ranks,
     ) -> None:
         """`plan` is that of all workers; place and number are filled in for each. Ray must have been initialised."""
         self._plan = plan
@@ -68,6 +69,7 @@ class RayExecutor:
         self._space = space
         self._next = first_worker
         self._accelerators = accelerators_per_worker
+        self._open_group = open_group
         self._workers: dict[int, _Worker] = {}
         self._news: list[News] = []
         self._own: list[Word] = []
@@ -208,7 +210,7 @@ class RayExecutor:
             num_gpus=place.accelerators,
             max_concurrency=4,  # live() never returns while orders come
             scheduling_strategy=PlacementGroupSchedulingStrategy(group),
-        ).remote(plan, self._mailbox)
+        ).remote(plan, self._mailbox, self._open_group)
         self._workers[number] = _Worker(place, group, host, self._generator(group), host.live.remote())
 
     def _remove(self, number: int) -> None:

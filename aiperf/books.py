@@ -33,6 +33,7 @@ from aiperf.events import (
     Work,
     WorkerJoined,
     WorkerLost,
+    WorkerNotStarted,
 )
 from aiperf.intervals import Intervals
 from aiperf.journal import folding
@@ -134,6 +135,10 @@ class Books:
     failed: int = 0
     rejected: int = 0
     lost_workers: int = 0
+    vain_starts: int = 0
+    """Of workers."""
+    vain_hosts: dict[str, str] = field(default_factory=dict)
+    """Hosts where a start failed, or that hold no worker of the run's, and the first reason there."""
     lost_attempts: int = 0
     unwritten: list[CheckpointNotWritten] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -213,8 +218,11 @@ class Books:
                 self._present[event.worker] = presence
                 self.presences.append(presence)
             case WorkerLost():
-                self.lost_workers += 1
+                self.lost_workers += not event.released
                 self._leave(self._present.pop(event.worker), event.at)
+            case WorkerNotStarted():
+                self.vain_starts += event.failures > 0
+                self.vain_hosts.setdefault(event.host, event.reason)
             case RunStarted():
                 self.started = event
             case RunResumed():

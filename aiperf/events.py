@@ -89,6 +89,18 @@ class WorkerLost(Event, frozen=True, kw_only=True):
 
     worker: int
     reason: str
+    released: bool = False
+    """It was let go, since workers had better places: not held against its trial, and no loss."""
+
+
+class WorkerNotStarted(Event, frozen=True, kw_only=True):
+    """No worker came up at a place that could hold one; the place may be tried again."""
+
+    host: str
+    """The host's address."""
+    failures: int
+    """Starts in a row that failed there, this one included; 0: none was tried, since the place holds no worker of the run's."""
+    reason: str
 
 
 class CeilingMeasured(Event, frozen=True, kw_only=True):
@@ -335,6 +347,7 @@ AnyEvent = (
     | RunResumed
     | WorkerJoined
     | WorkerLost
+    | WorkerNotStarted
     | CeilingMeasured
     | ProposalRequested
     | TrialProposed

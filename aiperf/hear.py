@@ -26,6 +26,7 @@ from aiperf.events import (
     TrialPrepared,
     WorkerJoined,
     WorkerLost,
+    WorkerNotStarted,
 )
 from aiperf.messages import (
     Advanced,
@@ -34,6 +35,7 @@ from aiperf.messages import (
     Crashed,
     Done,
     EpochDone,
+    NotStarted,
     OutOfMemory,
     Prepared,
     Skipped,
@@ -47,6 +49,7 @@ from aiperf.run import Run, Trial
 HeardWord = (
     WorkerUp
     | WorkerDown
+    | NotStarted
     | Ceiling
     | Prepared
     | Advanced
@@ -88,7 +91,11 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                 )
             ]
         case WorkerDown():
-            return [WorkerLost(at=now, worker=word.worker, reason=word.reason)] if word.worker in run.workers else []
+            if word.worker not in run.workers:
+                return []
+            return [WorkerLost(at=now, worker=word.worker, reason=word.reason, released=word.released)]
+        case NotStarted():
+            return [WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
         case Ceiling():
             if word.worker not in run.workers:
                 return []

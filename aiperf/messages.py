@@ -99,6 +99,16 @@ class WorkerDown(_Message, frozen=True, kw_only=True):
 
     worker: int
     reason: str
+    released: bool = False
+    """The executor let it go for a better place: not held against its trial."""
+
+
+class NotStarted(_Message, frozen=True, kw_only=True):
+    """No worker came up at a place; it may be tried again."""
+
+    host: str
+    failures: int
+    reason: str
 
 
 class Ceiling(_Message, frozen=True, kw_only=True):
@@ -230,6 +240,7 @@ class CheckpointGone(_Message, frozen=True, kw_only=True):
 Word = (
     WorkerUp
     | WorkerDown
+    | NotStarted
     | Ceiling
     | Proposed
     | Unproposed

@@ -36,6 +36,7 @@ from aiperf.events import (
     Work,
     WorkerJoined,
     WorkerLost,
+    WorkerNotStarted,
 )
 from aiperf.limits import Limits, limits_of
 from aiperf.procedure import end_of_trial
@@ -225,7 +226,9 @@ def evolve(run: Run, event: AnyEvent) -> None:
         case WorkerJoined():
             _joined(run, event)
         case WorkerLost():
-            _worker_gone(run, event.worker, by_worker=True)
+            _worker_gone(run, event.worker, by_worker=not event.released)
+        case WorkerNotStarted():
+            pass  # it is for readers alone
         case CeilingMeasured():
             run.ceiling = event.batch_size if run.ceiling is None else min(run.ceiling, event.batch_size)
         case CheckpointDropped():

@@ -259,6 +259,12 @@ def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]
         doubts.append(f"no valid window: the warm-up of {books.started.warmup_seconds:.0f} s was not over")
     if books.lost_workers:
         doubts.append(f"workers lost: {books.lost_workers} of {len(books.presences)}")
+    if books.vain_hosts:
+        host, reason = next(iter(books.vain_hosts.items()))
+        doubts.append(
+            f"starts of workers that failed: {books.vain_starts}; hosts without one for a time: {len(books.vain_hosts)}, "
+            f"as {host}: {reason}"
+        )
     if books.lost_attempts:
         doubts.append(f"attempts at trials lost: {books.lost_attempts}")
     if books.failed:

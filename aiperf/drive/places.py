@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,26 +27,64 @@ class Place:
         return wanted
 
 
-def places(nodes: Sequence[Mapping[str, Any]], accelerators_per_worker: int | None) -> list[Place]:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where workers go, and where none can."""
+
+    wanted: tuple[Place, ...]
+    alive: frozenset[str]
+    """Identifiers of the nodes that are alive."""
+    too_small: Mapping[str, str]
+    """Nodes that hold no worker though they have accelerators, by address: why."""
+
+
+def places(
+    nodes: Sequence[Mapping[str, Any]], accelerators_per_worker: int | None, *, only_accelerators: bool = False
+) -> Places:
     """One place a node, or one for every `accelerators_per_worker` of a node's accelerators.
 
     Nodes without accelerators hold workers only where no node has any; and then the head only where it is alone: the master
-    is to have no other work.
+    is to have no other work. They hold none where accelerators are declared, by number or by a plan that was made for them
+    (`only_accelerators`): those are still to come.
     """
     alive = [node for node in nodes if node["Alive"]]
+    names = frozenset(str(node["NodeID"]) for node in alive)
     with_accelerators = [node for node in alive if node["Resources"].get("GPU", 0) >= 1]
-    if not with_accelerators:
-        others = [node for node in alive if "node:__internal_head__" not in node["Resources"]]
-        return [
-            Place(node["NodeID"], node["NodeManagerAddress"], 0, 0, int(node["Resources"]["CPU"]))
-            for node in others or alive
-            if node["Resources"].get("CPU", 0) >= 1
-        ]
+    if with_accelerators or only_accelerators or accelerators_per_worker is not None:
+        return _with_accelerators(with_accelerators, names, accelerators_per_worker)
+    others = [node for node in alive if "node:__internal_head__" not in node["Resources"]]
+    wanted = tuple(
+        Place(node["NodeID"], node["NodeManagerAddress"], 0, 0, int(node["Resources"]["CPU"]))
+        for node in others or alive
+        if node["Resources"].get("CPU", 0) >= 1
+    )
+    return Places(wanted, names, {})
+
+
+def _with_accelerators(nodes: Sequence[Mapping[str, Any]], alive: frozenset[str], wanted: int | None) -> Places:
     found: list[Place] = []
-    for node in with_accelerators:
+    too_small: dict[str, str] = {}
+    for node in nodes:
         there, cores = int(node["Resources"]["GPU"]), int(node["Resources"].get("CPU", 0))
-        each = accelerators_per_worker or there
+        each = wanted or there
         count = there // each
+        if not count:
+            too_small[node["NodeManagerAddress"]] = (
+                f"a worker has {each} accelerators, all on one node; this one shows {there}: "
+                "lower accelerators_per_worker, or mend the node"
+            )
         for index in range(count):
             found.append(Place(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count)))
-    return found
+    return Places(tuple(found), alive, too_small)
+
+
+def superseded(held: Mapping[int, Place], up: Collection[int], there: Places) -> list[int]:
+    """Workers that are to be let go, since better places have come, and a worker is up at one of those.
+
+    Until then they go on: accelerators that are there but cannot be used would else leave the run with nothing. `held`: the
+    places of all workers; `up`: those that train. One whose node is gone is not let go: it is lost.
+    """
+    wanted = set(there.wanted)
+    if not any(held[number] in wanted for number in up):
+        return []
+    return [number for number, place in held.items() if place not in wanted and place.node in there.alive]

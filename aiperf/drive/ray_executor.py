@@ -8,46 +8,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, assert_never
 
 import ray
-from ray.actor import ActorHandle
-from ray.exceptions import RayActorError, RayError, RayTaskError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.actors import Generator, OpenGroup, WorkerHost, WorkerPlan, open_ranks
+from aiperf.drive.actors import OpenGroup, WorkerPlan, open_ranks
 from aiperf.drive.mailbox import Mailbox, opened
-from aiperf.drive.places import Place, places
-from aiperf.errors import AiperfError, NoWorkers
-from aiperf.messages import Drop, Order, Propose, Release, Train, Unproposed, Word, WorkerDown, WorkerUp
+from aiperf.drive.places import Place, places, superseded
+from aiperf.drive.ray_worker import Making, RayWorker, bring_up, end_of, last_line, new_generator, remove
+from aiperf.drive.starts import StartLaw, Starts
+from aiperf.errors import AiperfError
+from aiperf.messages import Drop, NotStarted, Order, Propose, Release, Train, Unproposed, Word, WorkerDown, WorkerUp
 from aiperf.propose import Proposer
 from searchers.history import News, Space
 
 LOOK_SECONDS = 1.0
 """How often dead workers and new nodes are looked for."""
-STARTS = 3
-"""A place where so many workers in a row never came up gets no more."""
-GENERATOR_NICENESS = 10
-"""Where ranks and generator share cores training goes first: the next proposal is asked for just when a trial is prepared."""
-
-
-@dataclass(slots=True)
-class _Worker:
-    """A worker's actors, and how much of the news its generator has."""
-
-    place: Place
-    group: PlacementGroup
-    host: Any
-    """Actor handles; their stubs (Ray 2.60) take every method of an actor for one that never returns."""
-    generator: Any
-    life: ray.ObjectRef[Any]
-    told: int = 0
-    """News that its generator has."""
-    proposing: tuple[tuple[int, ray.ObjectRef[Any]], ...] = ()
-    """Numbers it was asked for, and the calls."""
+LEAVE_SECONDS = 10.0
+"""A worker that was let go may take so long to end by itself."""
 
 
 class RayExecutor:
@@ -61,22 +41,30 @@ class RayExecutor:
         *,
         first_worker: int,
         accelerators_per_worker: int | None,
+        only_accelerators: bool = False,
         open_group: OpenGroup = open_ranks,
+        law: StartLaw | None = None,
     ) -> None:
-        """`plan` is that of all workers; place and number are filled in for each. Ray must have been initialised."""
-        self._plan = plan
-        self._proposer = proposer
-        self._space = space
+        """`plan` is that of all workers; place and number are filled in for each. Ray must have been initialised.
+
+        `only_accelerators`: nodes without are no places, since the run was planned for accelerators.
+        """
+        self._making = Making(plan, proposer, space, open_group)
+        self._law = law or StartLaw()
+        self._starts = Starts(self._law, time.monotonic())
         self._next = first_worker
         self._accelerators = accelerators_per_worker
-        self._open_group = open_group
-        self._workers: dict[int, _Worker] = {}
+        self._only_accelerators = only_accelerators
+        self._workers: dict[int, RayWorker] = {}
+        self._leaving: list[tuple[RayWorker, float]] = []
+        """Let go and not yet ended, and when that was."""
+        self._drops: list[Drop] = []
+        """Wait for a worker that is up."""
         self._news: list[News] = []
         self._own: list[Word] = []
         self._looked = 0.0
-        self._up: set[int] = set()
-        self._vain: dict[Place, int] = {}
-        """Starts in a row that brought no worker up."""
+        self._said_too_small: set[str] = set()
+        self._there = places([], accelerators_per_worker)
         head = ray.get_runtime_context().get_node_id()
         self._mailbox = Mailbox.options(  # type: ignore[attr-defined]
             scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False)
@@ -84,7 +72,7 @@ class RayExecutor:
 
     def start(self) -> None:
         """Asks for a worker at every place there is; each says WorkerUp when its ranks stand."""
-        self._look()
+        self._look_for_places(time.monotonic())
 
     def tell(self, news: Sequence[News]) -> None:
         """Kept until a generator is next asked: increments, never the whole history."""
@@ -104,120 +92,192 @@ class RayExecutor:
             case Propose() | Train():
                 pass
             case Drop():
-                # Checkpoints lie in the run's shared folder: any worker can remove one.
-                for any_worker in islice(self._workers.values(), 1):
-                    any_worker.host.order.remote(order)
+                self._drops.append(order)
+                self._drop()
             case Release():
                 self._remove(order.worker)
             case _:
                 assert_never(order)
 
     def words(self, timeout: float) -> list[Word]:
-        """The words that have come; looks for dead workers and new nodes now and then."""
-        if time.monotonic() - self._looked > LOOK_SECONDS:
-            self._look()
-        said, self._own = self._own, []
-        said += opened(ray.get(self._mailbox.take.remote(0.0 if said else timeout)))
-        for word in said:
-            if isinstance(word, WorkerUp) and word.worker in self._workers:
-                self._up.add(word.worker)
-                self._vain.pop(self._workers[word.worker].place, None)
-        return said
+        """The words that have come; looks for dead workers and new nodes now and then.
+
+        A worker's death is seen before the mailbox is emptied and said after: all that it had said comes first.
+
+        Raises:
+            AiperfError: no worker is there, and none can be had.
+        """
+        now = time.monotonic()
+        over: dict[int, str | None] = {}
+        is_due = now - self._looked > LOOK_SECONDS
+        if is_due:
+            self._looked = now
+            over = self._over(now)
+            self._look_at_generators()
+        waits = not (over or self._own)
+        heard = opened(ray.get(self._mailbox.take.remote(timeout if waits else 0.0)))
+        said = [word for one in heard for word in self._taken(one, time.monotonic())]
+        for number, late in over.items():
+            self._bury(number, late, now)
+        if is_due:
+            self._look_for_places(now)
+        own, self._own = self._own, []
+        return said + own
 
     def close(self) -> None:
         """Ends all workers."""
         for number in list(self._workers):
-            self._workers[number].host.end.remote()
-        lives = [worker.life for worker in self._workers.values()]
+            self._let_go(number, time.monotonic())
+        lives = [worker.life for worker, _ in self._leaving]
         if lives:
             ray.wait(lives, num_returns=len(lives), timeout=5.0)
-        for number in list(self._workers):
-            self._remove(number)
+        for worker, _ in self._leaving:
+            remove(worker)
+        self._leaving = []
 
-    def _look(self) -> None:
-        self._looked = time.monotonic()
-        by_life = {worker.life: number for number, worker in self._workers.items()}
-        if by_life:
-            over, _ = ray.wait(list(by_life), num_returns=len(by_life), timeout=0.0)
-            for life in over:
-                self._bury(by_life[life], life)
-        for number in self._workers:
-            self._hear_generator(number)
-        taken = [worker.place for worker in self._workers.values()]
-        for place in self._places():
-            if place not in taken and self._vain.get(place, 0) < STARTS:
-                self._place(place)
+    # --- words
 
-    def _places(self) -> list[Place]:
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        return places(nodes, self._accelerators)
+    def _taken(self, word: Word, now: float) -> list[Word]:
+        """What a word of the mailbox becomes: with the first word of a better place's worker, others are let go."""
+        if not isinstance(word, WorkerUp):
+            return [word]
+        worker = self._workers.get(word.worker)
+        if worker is None:
+            return []  # it was removed meanwhile, and is not to be believed to live
+        worker.up = now
+        self._starts.up(now)
+        self._drop()
+        return [*self._let_go_superseded(now), word]
 
-    def _bury(self, number: int, life: ray.ObjectRef[Any]) -> None:
-        try:
-            ray.get(life)
-            reason = "its host actor ended"
-        except RayActorError as error:
-            reason = f"its host actor died: {str(error).splitlines()[0]}"
-        except RayTaskError as error:
-            if isinstance(error.cause, AiperfError):
-                raise error.cause from error  # what the user can mend is the same at every place
-            reason = str(error).strip().splitlines()[-1]
-        place = self._workers[number].place
-        if number in self._up:
+    def _let_go_superseded(self, now: float) -> list[Word]:
+        held = {number: worker.place for number, worker in self._workers.items()}
+        said: list[Word] = []
+        for number in superseded(held, self._up(), self._there):
+            if self._workers[number].up is not None:
+                reason = f"let go: workers have better places than {held[number].address} now"
+                said.append(WorkerDown(worker=number, reason=reason, released=True))
+            self._let_go(number, now)
+        return said
+
+    def _up(self) -> list[int]:
+        return [number for number, worker in self._workers.items() if worker.up is not None]
+
+    def _drop(self) -> None:
+        """Checkpoints lie in the run's shared folder: any worker that is up can remove one."""
+        able = next((worker for worker in self._workers.values() if worker.up is not None), None)
+        if able is not None:
+            for order in self._drops:
+                able.host.order.remote(order)
+            self._drops = []
+
+    # --- looking
+
+    def _over(self, now: float) -> dict[int, str | None]:
+        """Workers whose life is over, or whose start is given up: why. Those that were let go are removed once they ended."""
+        lives = {worker.life: number for number, worker in self._workers.items()}
+        lives |= {worker.life: -1 for worker, _ in self._leaving}
+        places_ = {worker.stands: worker for worker in self._workers.values() if not worker.has_place}
+        done = _done([*lives, *places_])
+        for standing in done & places_.keys():
+            places_[standing].has_place = True
+        left = [one for one in self._leaving if one[0].life in done or now - one[1] > LEAVE_SECONDS]
+        for worker, _ in left:
+            remove(worker)
+        self._leaving = [one for one in self._leaving if one not in left]
+        over: dict[int, str | None] = {number: None for life, number in lives.items() if life in done and number >= 0}
+        for number, worker in self._workers.items():
+            if number not in over and (late := self._late(worker, now)) is not None:
+                over[number] = late
+        return over
+
+    def _late(self, worker: RayWorker, now: float) -> str | None:
+        """Why a start is given up that does not say by itself that it failed."""
+        where = worker.place.address
+        if worker.up is not None:
+            return None
+        if worker.place.node not in self._there.alive:
+            return f"{where} was gone before a worker was up there"
+        waited = now - worker.began
+        if not worker.has_place and waited > self._law.place_seconds:
+            return f"no room on {where} in {waited:.0f} s for an actor with {worker.place.bundle()}"
+        if waited > self._law.start_seconds:
+            return f"no worker was up on {where} after {waited:.0f} s"
+        return None
+
+    def _bury(self, number: int, late: str | None, now: float) -> None:
+        """Says that a worker is gone; one that never was up is a start that failed."""
+        worker = self._workers.get(number)
+        if worker is None or (late is not None and worker.up is not None):
+            return  # it was let go, or came up, since it was looked at
+        reason, error = (late, None) if late is not None else end_of(worker)
+        if worker.up is not None:
             self._own.append(WorkerDown(worker=number, reason=reason))
+            self._starts.lost(worker.place, now, now - worker.up, reason, error)
         else:
-            self._vain[place] = self._vain.get(place, 0) + 1
+            self._not_started(worker.place, now, reason, error)
         self._remove(number)
-        if not self._workers and all(self._vain.get(each, 0) >= STARTS for each in self._places()):
-            raise NoWorkers(
-                f"a run needs at least one worker; none could be started in {STARTS} tries at each place. The last: {reason}"
-            )
 
-    def _hear_generator(self, number: int) -> None:
+    def _not_started(self, place: Place, now: float, reason: str, error: AiperfError | None) -> None:
+        failure = self._starts.failed(place, now, reason, error)
+        self._own.append(NotStarted(host=place.address, failures=failure.count, reason=reason))
+
+    def _look_at_generators(self) -> None:
         """A generator that died takes its proposals along; it is replaced, and told everything anew."""
-        worker = self._workers[number]
-        calls = {call: wanted for wanted, call in worker.proposing}
-        if not calls:
-            return
-        over, pending = ray.wait(list(calls), num_returns=len(calls), timeout=0.0)
-        failed = []
-        for call in over:
+        asked = {call: (number, wanted) for number, one in self._workers.items() for wanted, call in one.proposing}
+        failed: dict[int, list[tuple[int, str]]] = {}
+        done = _done(list(asked))
+        for call in done:
+            number, wanted = asked[call]
             try:
                 ray.get(call)
             except RayError as error:
-                failed.append((calls[call], str(error).strip().splitlines()[-1]))
-        worker.proposing = tuple((calls[call], call) for call in pending)
-        if failed:
-            failed += [(wanted, "its generator died") for wanted, _ in worker.proposing]
-            ray.kill(worker.generator)
-            worker.generator = self._generator(worker.group)
-            worker.told, worker.proposing = 0, ()
-            self._own += [Unproposed(number=wanted, reason=f"no proposal: {why}") for wanted, why in failed]
+                failed.setdefault(number, []).append((wanted, last_line(error)))
+        for number in {asked[call][0] for call in done}:
+            worker = self._workers[number]
+            worker.proposing = tuple(one for one in worker.proposing if one[1] not in done)
+        for number, why in failed.items():
+            self._replace_generator(self._workers[number], why)
 
-    def _generator(self, group: PlacementGroup) -> ActorHandle[Any]:
-        strategy = PlacementGroupSchedulingStrategy(group)
-        actor: ActorHandle[Any] = Generator.options(scheduling_strategy=strategy).remote(  # type: ignore[attr-defined]
-            self._proposer, self._space, self._mailbox, GENERATOR_NICENESS
-        )
-        return actor
+    def _replace_generator(self, worker: RayWorker, failed: list[tuple[int, str]]) -> None:
+        failed = sorted([*failed, *((wanted, "its generator died") for wanted, _ in worker.proposing)])
+        ray.kill(worker.generator)
+        worker.generator = new_generator(self._making, worker.group, self._mailbox)
+        worker.told, worker.proposing = 0, ()
+        self._own += [Unproposed(number=wanted, reason=f"no proposal: {why}") for wanted, why in failed]
 
-    def _place(self, place: Place) -> None:
-        number, self._next = self._next, self._next + 1
-        group = placement_group([place.bundle()], strategy="STRICT_PACK")
-        plan = replace(self._plan, worker=number, accelerators=place.accelerators, cores=place.cores)
-        host = WorkerHost.options(  # type: ignore[attr-defined]
-            num_cpus=place.cores,
-            num_gpus=place.accelerators,
-            max_concurrency=4,  # live() never returns while orders come
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group),
-        ).remote(plan, self._mailbox, self._open_group)
-        self._workers[number] = _Worker(place, group, host, self._generator(group), host.live.remote())
+    def _look_for_places(self, now: float) -> None:
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        self._there = places(nodes, self._accelerators, only_accelerators=self._only_accelerators)
+        self._own += self._let_go_superseded(now)
+        for address, reason in self._there.too_small.items():
+            if address not in self._said_too_small:
+                self._said_too_small.add(address)
+                self._own.append(NotStarted(host=address, failures=0, reason=reason))
+        if self._up():
+            self._starts.up(now)
+        error = self._starts.hopeless(self._there.wanted, bool(self._workers), now)
+        if error is not None:
+            if self._own:
+                return  # said first: the journal is to have the reasons
+            raise error
+        taken = {worker.place for worker in self._workers.values()}
+        for place in self._there.wanted:
+            if place not in taken and self._starts.may(place, now):
+                number, self._next = self._next, self._next + 1
+                self._workers[number] = bring_up(self._making, number, place, self._mailbox, now)
+
+    def _let_go(self, number: int, now: float) -> None:
+        """Has a worker end by itself: a checkpoint that is being written is finished."""
+        worker = self._workers.pop(number)
+        worker.host.end.remote()
+        self._leaving.append((worker, now))
 
     def _remove(self, number: int) -> None:
         worker = self._workers.pop(number, None)
-        self._up.discard(number)
-        if worker is None:
-            return
-        ray.kill(worker.host)
-        ray.kill(worker.generator)
-        remove_placement_group(worker.group)
+        if worker is not None:
+            remove(worker)
+
+
+def _done(calls: list[ray.ObjectRef[Any]]) -> set[ray.ObjectRef[Any]]:
+    """Those of the calls that are over; waits for none."""
+    return set(ray.wait(calls, num_returns=len(calls), timeout=0.0)[0]) if calls else set()

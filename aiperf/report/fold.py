@@ -34,6 +34,7 @@ from aiperf.events import (
     TrialStarted,
     WorkerJoined,
     WorkerLost,
+    WorkerNotStarted,
 )
 from aiperf.journal import folding
 
@@ -166,7 +167,13 @@ def _take(run: Collected, event: AnyEvent) -> None:
             trial = run.trials[event.trial]
             trial.ended, trial.outcome, trial.reason = event.at, "failed", event.reason
         case (
-            Progress() | RunEnded() | CeilingMeasured() | CheckpointDropped() | CheckpointNotWritten() | ImagesSkipped()
+            Progress()
+            | RunEnded()
+            | CeilingMeasured()
+            | CheckpointDropped()
+            | CheckpointNotWritten()
+            | ImagesSkipped()
+            | WorkerNotStarted()
         ):
             pass  # the books have an eye on these
         case _:

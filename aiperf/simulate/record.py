@@ -31,6 +31,7 @@ from aiperf.events import (
     Work,
     WorkerJoined,
     WorkerLost,
+    WorkerNotStarted,
 )
 from aiperf.simulate.attempt import Task
 from aiperf.simulate.laws import (
@@ -144,7 +145,7 @@ class Record:
             case WorkerLost():
                 if event.worker not in self.workers:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} was lost, and was not there")
-                self._worker_gone(event.worker, counts=True)
+                self._worker_gone(event.worker, counts=not event.released)
             case ProposalRequested():
                 self._requested(event)
             case TrialProposed():
@@ -200,6 +201,8 @@ class Record:
             case CeilingMeasured():
                 if not self._ceilings or event.batch_size < self._ceilings[-1][1]:
                     self._ceilings.append((self.line, event.batch_size))
+            case WorkerNotStarted():
+                pass  # nobody was there, and nobody is gone
             case _:
                 assert_never(event)
 

@@ -1,0 +1,103 @@
+"""Small Ray clusters on this machine: each node is a raylet with an address of its own, as a host has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+from ray.cluster_utils import Cluster
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+DEAD_IN_A_SECOND = {
+    "health_check_initial_delay_ms": 500,
+    "health_check_period_ms": 300,
+    "health_check_timeout_ms": 500,
+    "health_check_failure_threshold": 3,
+}
+"""A killed node is noticed after 15 s otherwise. (Ray 2.60)"""
+
+
+@ray.remote(num_cpus=1)
+class Filler:
+    """Somebody else's work."""
+
+    def stands(self) -> None:
+        """Returns once it has its place."""
+
+
+class SmallCluster:
+    """A head without processors, to which hosts are added and from which they are taken."""
+
+    def __init__(self) -> None:
+        self._cluster = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 0,
+                "num_gpus": 0,
+                "node_ip_address": "127.0.0.10",
+                "include_dashboard": False,
+                "_system_config": DEAD_IN_A_SECOND,
+            },
+        )
+        self._hosts = 0
+        self._nodes: dict[str, Any] = {}
+        ray.init(address=self._cluster.address, log_to_driver=False, _node_ip_address="127.0.0.10")
+
+    def add(self, cpus: int = 1, accelerators: int = 0) -> str:
+        """One more host; gives its node's identifier."""
+        self._hosts += 1
+        address = f"127.0.0.{10 + self._hosts}"
+        node = self._cluster.add_node(num_cpus=cpus, num_gpus=accelerators, node_ip_address=address)
+        self._nodes[node.node_id] = node
+        return str(node.node_id)
+
+    def address(self, node: str) -> str:
+        """Of a host, by its node's identifier."""
+        return str(self._nodes[node].node_ip_address)
+
+    def fill(self, node: str) -> ActorHandle[Any]:
+        """Takes a host's processors, for as long as the answer is kept."""
+        here = NodeAffinitySchedulingStrategy(node, soft=False)
+        filler: ActorHandle[Any] = Filler.options(scheduling_strategy=here).remote()  # type: ignore[attr-defined]
+        stands: Any = filler.stands  # its stub (Ray 2.60) never returns
+        ray.get(stands.remote())
+        return filler
+
+    def kill(self, node: str) -> None:
+        """As a power cut does."""
+        self._cluster.remove_node(self._nodes.pop(node), allow_graceful=False)
+
+    def clear(self) -> None:
+        """Takes all hosts away but the head."""
+        for node in list(self._nodes):
+            self.kill(node)
+
+    def close(self) -> None:
+        """Leaves nothing."""
+        # ray.shutdown's type says that nothing comes after it. (Ray 2.60)
+        leave: Callable[[], Any] = ray.shutdown
+        leave()
+        self._cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def small_cluster() -> Iterator[SmallCluster]:
+    """A cluster that no other Ray of this machine meets."""
+    folder = tempfile.mkdtemp(prefix="r-", dir="/tmp")  # short: a socket's path has 107 bytes
+    before = os.environ.get("RAY_TMPDIR")
+    os.environ["RAY_TMPDIR"] = folder
+    try:
+        cluster = SmallCluster()
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+    finally:
+        os.environ.pop("RAY_TMPDIR") if before is None else os.environ.__setitem__("RAY_TMPDIR", before)
+        shutil.rmtree(folder, ignore_errors=True)

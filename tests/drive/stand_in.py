@@ -1,0 +1,139 @@
+"""Ranks that train nothing and do as they are told by a file: to try real actors on real nodes without waiting for torch.
+
+`mind(folder, node, "lacks its data")` tells those on a node; a start reads it, and so does each look for words.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+
+from aiperf.drive.actors import WorkerPlan
+from aiperf.errors import AiperfError
+from aiperf.messages import Advanced, Done, Drop, EpochDone, Train, Word
+from aiperf.train.wire import Ready
+from morphism import Morph
+from searchers.conf import RandomConf
+from searchers.history import History, Request
+
+LACKS_DATA = "lacks its data"
+BREAKS = "breaks at its start"
+NEVER_READY = "is never ready"
+LOSES_DEVICES = "loses its devices"
+"""Says the end of its epoch, and can no more."""
+
+
+def mind(folder: Path, node: str, told: str) -> None:
+    """Tells the ranks on a node what to do; "" for what is right."""
+    file = folder / f"mind-{node}"
+    draft = file.with_suffix(".draft")
+    draft.write_text(told)
+    draft.rename(file)
+
+
+def open_stand_in(plan: WorkerPlan) -> StandIn:
+    """For `RayExecutor(open_group=…)`."""
+    return StandIn(plan)
+
+
+class StandIn:
+    """Answers an order with one epoch and its end, at once unless it was told otherwise."""
+
+    def __init__(self, plan: WorkerPlan) -> None:
+        self._plan = plan
+        self._node = ray.get_runtime_context().get_node_id()
+        self._orders: list[Train] = []
+        self._is_closed = False
+        self._is_over = False
+
+    def start(self) -> Ready:
+        """Ready, as a real group would be."""
+        while self._told() == NEVER_READY and not self._is_closed:
+            time.sleep(0.05)
+        if self._told() == LACKS_DATA:
+            raise AiperfError(f"the data set must be on each node; it is not on {self._node}")
+        if self._told() == BREAKS:
+            raise RuntimeError("something broke that nobody foresaw")
+        return Ready(
+            ranks=self._plan.accelerators or 1,
+            device="stand-in",
+            device_memory_bytes=2**30,
+            collective="none",
+            family="",
+            largest_batch=64,
+            precision="fp32",
+            matmul_flops=None,
+        )
+
+    def order(self, order: Train | Drop) -> None:
+        """Takes an order; trial 666 is one that no group takes."""
+        if isinstance(order, Train):
+            assert order.trial != 666, "trial 666 ordered while another is trained"
+            self._orders.append(order)
+
+    def words(self, timeout: float) -> list[Word]:
+        """An epoch for each order, or as told."""
+        if self._is_over:
+            raise AiperfError(f"no rank can be started on {self._node}")
+        if not self._orders:
+            time.sleep(min(timeout, 0.05))
+            return []
+        order = self._orders.pop()
+        # in RankGroup's order: what was said comes first, and only the next look says that it is over
+        self._is_over = self._told() == LOSES_DEVICES
+        done = Done(trial=order.trial, attempt=order.attempt, reason="epochs")
+        return [_epoch(order)] if self._is_over else [_epoch(order), done]
+
+    def close(self) -> None:
+        """Nothing is left."""
+        self._is_closed = True
+
+    def _told(self) -> str:
+        file = self._plan.folder / f"mind-{self._node}"
+        return file.read_text() if file.exists() else ""
+
+
+def _epoch(order: Train) -> EpochDone:
+    return EpochDone(
+        advanced=Advanced(
+            trial=order.trial,
+            attempt=order.attempt,
+            epoch=order.first_epoch,
+            batch_size=order.batch_size,
+            training_images=512,
+            validation_images=128,
+            busy_seconds=0.0,
+            communication_seconds=0.0,
+            validation_seconds=0.0,
+            input_seconds=0.0,
+            checkpoint_seconds=0.0,
+        ),
+        accuracy=0.5,
+        validation_loss=1.0,
+        training_loss=1.0,
+        learning_rate=0.1,
+        checkpoint=True,
+    )
+
+
+@dataclass(frozen=True)
+class DyingSearcher:
+    """Proposes at random; its process is killed when it is asked for a number."""
+
+    dies_at: int
+
+    @property
+    def name(self) -> str:
+        """As its proposals are signed."""
+        return "dying"
+
+    def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
+        """A random child, or the process's end."""
+        if request.number == self.dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return RandomConf().build().propose(history, request)

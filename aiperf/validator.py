@@ -37,6 +37,7 @@ from aiperf.events import (
     Work,
     WorkerJoined,
     WorkerLost,
+    WorkerNotStarted,
 )
 
 LARGEST = 2**31
@@ -190,6 +191,8 @@ class Validator:
             case WorkerLost():
                 self._there(event.worker)
                 self._gone(event.worker)
+            case WorkerNotStarted():
+                _in("failures", event.failures, 0, LARGEST)
             case CeilingMeasured():
                 self._there(event.worker)
                 _in("batch_size", event.batch_size, 1, LARGEST)

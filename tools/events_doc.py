@@ -46,7 +46,7 @@ COMMON = {
     "compile_seconds": "Compiling, and measuring whether it pays.",
     "validation_images": "Validation images evaluated, over all ranks.",
     "training_loss": "Mean over the epoch of the loss that was minimised, label smoothing included.",
-    "learning_rate": "Of this epoch.",
+    "learning_rate": "Of this epoch's last step.",
     "from_batch_size": "That did not fit, per accelerator.",
     "to_batch_size": "That the trial goes on with.",
 }

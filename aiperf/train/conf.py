@@ -53,6 +53,8 @@ class TrainerConf:
     """Multiply the learning rate by global batch / reference batch (Goyal et al., arXiv:1706.02677)."""
     reference_batch: int = 256
     """The global batch for which `learning_rate` is meant, where it is scaled."""
+    warmup_epochs: int = 5
+    """Of each trial, in which a learning rate that is scaled up rises from `learning_rate` to its scale; 0: none."""
     fp16_compression: bool = False
     """Gradients travel between ranks as 16-bit floats. (Horovod takes no bfloat16 tensors.)"""
     hang_seconds: float = 60.0
@@ -80,6 +82,7 @@ class TrainerConf:
             _must(getattr(self, option) > 0, option, "is above 0", getattr(self, option))
         for option in ("weight_decay", "keep_checkpoints_seconds"):
             _must(getattr(self, option) >= 0, option, "is at least 0", getattr(self, option))
+        _must(self.warmup_epochs >= 0, "warmup_epochs", "is at least 0", self.warmup_epochs)
         for option in ("momentum", "label_smoothing"):
             _must(0 <= getattr(self, option) < 1, option, "is at least 0 and below 1", getattr(self, option))
         _must(0 < self.ceiling_share <= 1, "ceiling_share", "is above 0 and at most 1", self.ceiling_share)

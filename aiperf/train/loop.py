@@ -151,6 +151,8 @@ class _Attempt:
         self._longest_step = 0.0
         self._snapshot: Snapshot | None = None
         self._said_prepared = False
+        self._rate = 0.0
+        """Of the last step."""
         self._counted = (0, 0)
         """Images of all ranks that the clock has been told of."""
 
@@ -219,8 +221,6 @@ class _Attempt:
     def _one_epoch(self, ready: Ready) -> _Words:
         """Training, validation, checkpoint; appends the epoch's validation loss."""
         place, order = self._place, self._order
-        rate = learning_rate(place.conf, self._epoch, ready.batch * place.collective.ranks)
-        set_learning_rate(ready.exchange.optimiser, rate)
         # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, place.collective.rank))
         self._counted = place.life.images()  # ranks are abreast here: none has begun the epoch's first step
@@ -260,7 +260,7 @@ class _Attempt:
             accuracy=correct / validation_images,
             validation_loss=validation_loss / validation_images,
             training_loss=training_loss / training_images,
-            learning_rate=rate,
+            learning_rate=self._rate,
             checkpoint=False,
         )
         yield _WhenWritten(done, file) if file is not None else done
@@ -274,7 +274,9 @@ class _Attempt:
         batches = place.data.training(ready.batch, **walk(place), epoch=self._epoch, seed=derive(order.seed, "order"))
         pending: deque[_Pending] = deque()
         try:
-            for batch in batches:
+            for number, batch in enumerate(batches):
+                self._rate = learning_rate(place.conf, self._epoch, ready.batch * ranks, number / len(batches))
+                set_learning_rate(exchange.optimiser, self._rate)
                 if place.life.is_time_to_stop(self._step):
                     yield from self._finish_steps(pending, clock, 0)
                     yield clock.finish(self._now(), 0, 0)

@@ -79,12 +79,6 @@ def test_the_learning_rate_never_reaches_zero() -> None:
     assert learning_rate(TrainerConf(decay_epochs=10), 500, 256) > 0
 
 
-def test_the_learning_rate_grows_with_the_global_batch_where_that_was_chosen() -> None:
-    conf = TrainerConf(scale_learning_rate=True, reference_batch=256)
-
-    assert learning_rate(conf, 1, 1024) == pytest.approx(0.4)
-
-
 @given(st.integers(9, 8192))
 def test_a_smaller_batch_is_a_multiple_of_8_and_reaches_8_in_the_end(batch: int) -> None:
     reduced = smaller(batch)

@@ -1,0 +1,79 @@
+"""The learning rate that is scaled with the global batch, and its warm-up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.train.conf import TrainerConf
+from aiperf.train.optimiser import learning_rate
+from tests.train.orders import epochs, one_thread, order, train
+
+__all__ = ["one_thread"]
+
+SCALED = TrainerConf(scale_learning_rate=True, reference_batch=256)
+BATCHES = st.integers(257, 65536)
+
+
+def test_a_scaled_learning_rate_begins_unscaled_and_is_the_scaled_one_after_five_epochs() -> None:
+    """Goyal et al. 2017, section 2.2: from η to kη, evenly by the step, in 5 epochs; then the schedule as it was."""
+    steady = replace(SCALED, decay_epochs=10**9)
+
+    rates = [
+        learning_rate(steady, epoch, 1024, done) for epoch, done in ((1, 0.0), (1, 0.5), (3, 0.5), (6, 0.0), (20, 0.7))
+    ]
+
+    assert rates == pytest.approx([0.1, 0.13, 0.25, 0.4, 0.4])
+
+
+@given(BATCHES, st.integers(1, 5), st.floats(0, 1), st.floats(0, 1))
+def test_within_the_warm_up_a_scaled_rate_rises_evenly_and_stays_between_the_unscaled_and_the_scaled_one(
+    batch: int, epoch: int, done: float, later: float
+) -> None:
+    steady = replace(SCALED, decay_epochs=10**9)
+    done, later = sorted((done, later))
+
+    slow, fast = learning_rate(steady, epoch, batch, done), learning_rate(steady, epoch, batch, later)
+
+    assert 0.1 * (1 - 1e-6) <= slow <= fast <= 0.1 * batch / 256 * (1 + 1e-6)
+    assert fast - slow == pytest.approx((0.1 * batch / 256 - 0.1) * (later - done) / 5, abs=1e-5 * batch / 256)
+
+
+@given(BATCHES, st.integers(6, 60), st.floats(0, 1))
+def test_after_the_warm_up_a_scaled_rate_is_the_plain_one_times_the_scale(batch: int, epoch: int, done: float) -> None:
+    assert learning_rate(SCALED, epoch, batch, done) == pytest.approx(
+        learning_rate(TrainerConf(), epoch, batch) * batch / 256
+    )
+
+
+@given(st.integers(8, 65536), st.integers(1, 60), st.floats(0, 1))
+def test_what_is_not_scaled_up_is_not_warmed_up(batch: int, epoch: int, done: float) -> None:
+    assert learning_rate(TrainerConf(), epoch, batch, done) == learning_rate(TrainerConf(), epoch, 256)
+    if batch <= 256:
+        expected = learning_rate(TrainerConf(), epoch, 256) * batch / 256
+        assert learning_rate(SCALED, epoch, batch, done) == pytest.approx(expected)
+
+
+def test_steps_of_a_warmed_up_epoch_are_done_at_a_rising_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """150 images at batch 64, against a reference of 8: three steps an epoch, k = 8."""
+    conf = TrainerConf(threads=1, precision="fp32", learning_rate=0.001, scale_learning_rate=True, reference_batch=8)
+    used: list[float] = []
+    step = torch.optim.SGD.step
+
+    def noting(optimiser: torch.optim.SGD, *arguments: object) -> object:
+        used.append(optimiser.param_groups[0]["lr"])
+        return step(optimiser, *arguments)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", noting)
+
+    words = epochs(train(order(last_epoch=2, batch_size=64), tmp_path, conf))
+
+    of_an_epoch = len(used) // 2
+    expected = [learning_rate(conf, e, 64, s / of_an_epoch) for e in (1, 2) for s in range(of_an_epoch)]
+    assert used == pytest.approx(expected) and used == sorted(used) and used[0] == 0.001
+    assert [word.learning_rate for word in words] == pytest.approx([used[of_an_epoch - 1], used[-1]])

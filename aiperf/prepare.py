@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aiperf.errors import BadConfiguration
+from aiperf.system.control_groups import usable_processors
 from aiperf.train.data import cifar10
 from aiperf.train.data.checksums import FILE, Checked, Checksums, set_checksum
 from aiperf.train.data.conf import (
@@ -31,7 +32,6 @@ from aiperf.train.data.conf import (
 from aiperf.train.data.decode import Corrupt, check
 from aiperf.train.data.describe import cifar10_folders, describe, known, listing, root_of
 from aiperf.train.data.description import DataSet
-from aiperf.train.data.memory import cores
 from aiperf.train.data.pack import pack as pack_shards
 from aiperf.train.data.samples import Samples
 
@@ -139,7 +139,7 @@ def _prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums
         fresh = [file for file in files if not _is_known(held, file)]
         with _progress(out) as progress:
             task = progress.add_task("checked", total=len(files), completed=len(files) - len(fresh))
-            for line in _check_all(fresh, conf.workers or cores()):
+            for line in _check_all(fresh, conf.workers or usable_processors()):
                 held.add(line)
                 progress.advance(task)
         lines = [held.known[file.name] for file in files]

@@ -6,7 +6,6 @@ Quick, and without torch or ray: versions are read from installed metadata, neve
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import os
 import platform
 import socket
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf.system.attach import accelerator_samplers, attach
+from aiperf.system.control_groups import Limits, limits_here, usable_processors
 from aiperf.system.host import meminfo
 from aiperf.system.sampler import Device
 
@@ -30,16 +30,6 @@ SCHEDULER_VARIABLES = (
     "SLURM_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_NODEID",
     "SLURM_CPUS_ON_NODE", "SLURM_JOB_GPUS", "KUBERNETES_SERVICE_HOST", "RAY_CLUSTER_NAME",
 )  # fmt: skip
-
-_NO_LIMIT = 1 << 60  # cgroup 1 writes "no limit" as the largest page-aligned 63-bit number
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What control groups (v1 or v2) grant this process: the tightest of its own and those above; None = none."""
-
-    processors: float | None = None
-    """Processor time a second: 2.5 = two and a half processors."""
-    memory_bytes: int | None = None
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +65,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 def describe() -> System:
     """This host, now. Under 50 ms where no driver must wake up first."""
     proc, sys = Path("/proc"), Path("/sys")
-    limits = control_group_limits((proc / "self/cgroup").read_text(), (proc / "self/mountinfo").read_text())
+    limits = limits_here(proc)
+    usable = usable_processors(limits)
     memory = meminfo((proc / "meminfo").read_text())["MemTotal"]
-    usable = len(os.sched_getaffinity(0))
     attached = attach(accelerator_samplers())
     accelerators = tuple(device for sampler in attached.samplers.values() for device in sampler.devices())
     attached.close()
@@ -86,7 +76,7 @@ def describe() -> System:
         cpu_model=cpu_model(proc),
         cores=physical_cores(sys),
         processors=os.cpu_count() or usable,
-        usable_processors=max(1, usable if limits.processors is None else min(usable, math.floor(limits.processors))),
+        usable_processors=usable,
         memory_bytes=memory,
         usable_memory_bytes=memory if limits.memory_bytes is None else min(memory, limits.memory_bytes),
         limits=limits,
@@ -117,59 +107,6 @@ def physical_cores(sys: Path) -> int | None:
     """Cores with their hardware threads taken together."""
     siblings = {path.read_text() for path in sys.glob("devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list")}
     return len(siblings) or None
-
-
-def control_group_limits(membership: str, mounts: str) -> Limits:
-    """The limits in force, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
-
-    A limit holds for all groups below its own, so each group from this one up to the mount is asked.
-    """
-    groups: dict[str, str] = {}  # controller ('' = version 2) -> path of this process's group
-    for line in membership.splitlines():
-        _, controllers, path = line.split(":", 2)
-        groups.update(dict.fromkeys(controllers.split(","), path))
-    quotas: list[float] = []
-    memories: list[int] = []
-    for line in mounts.splitlines():
-        before, _, after = line.partition(" - ")
-        root, mount = before.split()[3:5]
-        kind, _, options = after.split(" ", 2)
-        if kind == "cgroup2" and "" in groups:
-            for folder in _upwards(Path(mount), root, groups[""]):
-                quota, _, period = (_text(folder / "cpu.max") or "max 1").partition(" ")
-                quotas += [] if quota == "max" else [int(quota) / int(period)]
-                memory = _text(folder / "memory.max") or "max"
-                memories += [] if memory == "max" else [int(memory)]
-        elif kind == "cgroup":
-            mounted = {*options.split(",")}
-            if "cpu" in mounted and "cpu" in groups:
-                for folder in _upwards(Path(mount), root, groups["cpu"]):
-                    quota, period = (
-                        _text(folder / "cpu.cfs_quota_us") or "-1",
-                        _text(folder / "cpu.cfs_period_us") or "1",
-                    )
-                    quotas += [] if int(quota) < 0 else [int(quota) / int(period)]
-            if "memory" in mounted and "memory" in groups:
-                for folder in _upwards(Path(mount), root, groups["memory"]):
-                    limit = int(_text(folder / "memory.limit_in_bytes") or _NO_LIMIT)
-                    memories += [] if limit >= _NO_LIMIT else [limit]
-    return Limits(processors=min(quotas, default=None), memory_bytes=min(memories, default=None))
-
-
-def _upwards(mount: Path, root: str, group: str) -> list[Path]:
-    """The folders of a group and those above it, as mounted here: in a container its own is the mount's root."""
-    inside = group.removeprefix(root.rstrip("/")).strip("/") if group.startswith(root) else ""
-    folder = mount / inside
-    if not folder.is_dir():
-        folder = mount
-    return [folder, *(above for above in folder.parents if above.is_relative_to(mount))]
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:  # the root group has no limit files
-        return None
 
 
 def versions() -> dict[str, str]:

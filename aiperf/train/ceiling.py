@@ -7,8 +7,6 @@ the memory a rank may use.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +14,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.train.batch_sizes import largest, nothing_fits
 from aiperf.train.collective import Collective
 from aiperf.train.conf import TrainerConf
+from aiperf.train.data.memory import available_bytes
 from aiperf.train.module import build
 from aiperf.train.precision import Precision
 from morphism import Graph, Map, cost
@@ -34,7 +33,7 @@ def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collecti
     elif device.type == "cuda":
         own = torch.cuda.get_device_properties(device).total_memory
     else:
-        own = _host_memory() // collective.ranks
+        own = available_bytes() // collective.ranks
     found = collective.total([own if rank == collective.rank else 0 for rank in range(collective.ranks)])
     return int(min(found))
 
@@ -106,15 +105,3 @@ def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, 
         images = torch.zeros(batch, shape.height, shape.width, shape.channels, device=device, dtype=precision.dtype)
         return images.permute(0, 3, 1, 2)
     return torch.zeros(batch, shape.channels, shape.height, shape.width, device=device, dtype=precision.dtype)
-
-
-def _host_memory() -> int:
-    """Bytes available on this host to this process: free memory, or less where its control group allows less."""
-    available = 0
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-    maximum, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if maximum.exists() and (text := maximum.read_text().strip()) != "max":
-        available = min(available, int(text) - int(used.read_text()))
-    return available

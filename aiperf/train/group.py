@@ -28,6 +28,7 @@ from pathlib import Path
 
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Train, Word
+from aiperf.system.control_groups import usable_processors
 from aiperf.train import blame
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.conf import TrainerConf, ranks_of_worker
@@ -97,10 +98,12 @@ class RankGroup:
         worker: int = 0,
     ) -> None:
         """`start_graph`: as `morphism.encode` gives it. `run_folder`: checkpoints/, ceilings/ and logs/ are made in it.
-        `accelerators`: CUDA devices of this process that the worker owns, 0 for none. `cores`: of the host, for the worker.
+        `accelerators`: CUDA devices of this process that the worker owns, 0 for none. `cores`: the worker's share of the
+        host's; no more of them are taken than this process may use.
 
         Raises BadConfiguration for more ranks than accelerators.
         """
+        cores = min(cores, usable_processors())
         ranks = ranks_of_worker(conf, accelerators, cores)
         if accelerators and ranks > accelerators:
             raise BadConfiguration(
@@ -259,7 +262,7 @@ class RankGroup:
         rendezvous = HorovodRendezvous() if count > 1 else None
         ranks = _Ranks([], pulse, folder, rendezvous)
         self._set_ranks(ranks)
-        threads = self._conf.threads or max(1, self._cores // count)
+        cores = max(1, self._cores // count)
         (self._run_folder / "logs").mkdir(parents=True, exist_ok=True)
         try:
             for rank, device in enumerate(self._devices):
@@ -272,7 +275,8 @@ class RankGroup:
                     rank=rank,
                     ranks=count,
                     accelerator=device,
-                    threads=threads,
+                    threads=self._conf.threads or cores,
+                    cores=cores,
                     pulse=folder / "pulse",
                     meeting=folder / "meeting",
                 )

@@ -80,7 +80,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     start = decode(setup.start_graph)
-    data = open_data(setup.dataset, ranks_on_host=setup.ranks)
+    data = open_data(setup.dataset, cores=setup.cores)
     pulse = Pulse(setup.pulse, setup.ranks)
     collective = _join(setup, device, lambda: pulse.meet(setup.rank))
     is_first = setup.rank == 0

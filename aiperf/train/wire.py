@@ -28,6 +28,9 @@ class Setup:
     accelerator: int | None
     """Index of its CUDA device; None: the CPU."""
     threads: int
+    """Of its arithmetic."""
+    cores: int
+    """Its share of its worker's."""
     pulse: Path
     meeting: Path
     """Where ranks joined by torch find each other; Horovod's find theirs in the environment."""

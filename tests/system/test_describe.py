@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from aiperf.system.attach import Attached, attach, visible
-from aiperf.system.describe import Limits, System, container, control_group_limits, cpu_model, describe
+from aiperf.system.control_groups import Limits, control_group_limits
+from aiperf.system.describe import System, container, cpu_model, describe
 from aiperf.system.sampler import Device, Sampler, Unavailable
 
 

@@ -38,11 +38,11 @@ class DataSetConf:
     augment: bool = True
     """Random crops and flips of the training images, where the set has them (not: digits, synthetic)."""
 
-    def open(self, *, ranks_on_host: int = 1) -> OpenData:
+    def open(self, *, cores: int | None = None) -> OpenData:
         """Opens the set in this process: see `aiperf.train.data.opening.open_data`."""
         from aiperf.train.data.opening import open_data
 
-        return open_data(self, ranks_on_host=ranks_on_host)
+        return open_data(self, cores=cores)
 
 
 @dataclass
@@ -58,7 +58,7 @@ class FilesConf(DataSetConf):
     (up to 64 pixels, a quarter of the free memory), encoded where the files fit in half of it, none otherwise; decoded,
     encoded, none: just that. Centre crops for validation are kept decoded too, under auto, where they fit in a quarter."""
     workers: int = 0
-    """Decoding threads of one process; 0: its share of the host's cores."""
+    """Decoding threads of one process; 0: its share of its worker's cores."""
     prefetch_batches: int = 3
     """Batches that are decoded ahead of the step that needs them."""
     decoder: str = "auto"

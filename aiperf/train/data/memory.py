@@ -1,8 +1,7 @@
-"""How much memory and how many processors this process may count on, as a container sees them."""
+"""How much memory this process may count on, as a container sees it."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -31,8 +30,3 @@ def free_bytes(folder: Path) -> int:
         return shutil.disk_usage(folder).free
     except OSError:
         return 0
-
-
-def cores() -> int:
-    """Processor cores this process may run on."""
-    return len(os.sched_getaffinity(0))

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from aiperf.errors import BadConfiguration
+from aiperf.system.control_groups import usable_processors
 from aiperf.train.data import cifar10, dali, digits, hostcache, synthetic
 from aiperf.train.data.conf import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.train.data.corrupt import CorruptImages
@@ -24,7 +25,7 @@ from aiperf.train.data.encoded import Encoded
 from aiperf.train.data.errors import DamagedData
 from aiperf.train.data.hostcache import HostCache, cache_path
 from aiperf.train.data.inmemory import InMemory, Stored
-from aiperf.train.data.memory import available_bytes, cores, free_bytes
+from aiperf.train.data.memory import available_bytes, free_bytes
 from aiperf.train.data.opened import OpenData
 from aiperf.train.data.pixels import Normaliser
 from aiperf.train.data.samples import Samples
@@ -37,8 +38,8 @@ _WORTH_SHARING = 16 * 2**20
 _SMALL_IMAGE = 64
 
 
-def open_data(conf: DataSetConf, *, ranks_on_host: int = 1) -> OpenData:
-    """Opens the set. `ranks_on_host`: processes that share this host's cores for decoding.
+def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
+    """Opens the set. `cores`: this process's share of the host's, for decoding; None: all that it may use.
 
     Raises MissingData (what to put where), DamagedData (corrupt beyond the limit), BadConfiguration. Small sets are decoded
     here, wholly; large ones as they are walked.
@@ -51,12 +52,12 @@ def open_data(conf: DataSetConf, *, ranks_on_host: int = 1) -> OpenData:
         case Cifar10Conf() as cifar:
             folder = cifar10.find(root_of(cifar))
             if folder is None:
-                return _open_images(cifar10_folders(cifar), ranks_on_host)
+                return _open_images(cifar10_folders(cifar), cores)
             return _open_cifar10(cifar, folder)
         case ImagesConf() as images:
-            return _open_images(images, ranks_on_host)
+            return _open_images(images, cores)
         case ImagenetConf() as imagenet:
-            return _open_images(imagenet.as_images(), ranks_on_host)
+            return _open_images(imagenet.as_images(), cores)
         case never:
             assert_never(never)
 
@@ -90,10 +91,10 @@ def _open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
     )
 
 
-def _open_images(conf: ImagesConf, ranks_on_host: int) -> OpenData:
+def _open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     found = listing(conf)
     description = found.describe(conf)
-    workers = conf.workers or max(1, cores() // ranks_on_host)
+    workers = conf.workers or cores or usable_processors()
     corrupt = CorruptImages(conf.corrupt_limit)
     plain = CentreCrop(224 / 256 if conf.is_resized_crop else 1.0)
     padding = 0 if conf.is_resized_crop else conf.image // 8

@@ -1,0 +1,110 @@
+"""How many processors a process may use, in a real control group with a real quota, and what the trainer makes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aiperf.system.control_groups import Limits, usable_processors
+from aiperf.system.describe import describe
+from aiperf.train.conf import TrainerConf
+from aiperf.train.data.conf import ImagesConf
+from aiperf.train.group import RankGroup
+from morphism import encode, start
+from tests.train.data.folders import make
+
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@pytest.fixture
+def one_processor() -> Iterator[Path]:
+    """A control group whose processes have the time of one and a half processors; the file that takes them in."""
+    name = f"aiperf-test-{os.getpid()}"
+    first = GROUPS / "cpu" / name if (GROUPS / "cpu").is_dir() else GROUPS / name
+    try:
+        first.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        try:
+            if (first / "cpu.cfs_quota_us").exists():
+                (first / "cpu.cfs_period_us").write_text("100000")
+                (first / "cpu.cfs_quota_us").write_text("150000")
+            else:
+                (first / "cpu.max").write_text("150000 100000")
+        except OSError as error:
+            pytest.skip(f"no quota can be set here: {error}")
+        yield first / "cgroup.procs"
+    finally:
+        first.rmdir()
+
+
+def inside(group: Path, program: str) -> str:
+    """What a program prints that a shell starts after it has entered the group."""
+    return subprocess.run(
+        ["sh", "-c", f'echo $$ > {group} && exec "$0" -c "$1"', sys.executable, program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout.strip()
+
+
+ALL_PLACES = """
+from pathlib import Path
+from aiperf.system.control_groups import usable_processors
+from aiperf.system.describe import describe
+from aiperf.train.data.conf import ImagesConf
+from aiperf.train.data.opening import open_data
+from aiperf.train.group import RankGroup
+
+with open_data(ImagesConf(root={root!r}, image=16, crop="resized", cache="none")) as data:
+    print(usable_processors(), describe().usable_processors, data.how)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a quota of one and a half processors binds two or more")
+def test_a_quota_binds_every_place_that_asks_for_processors(one_processor: Path, tmp_path: Path) -> None:
+    root = make(tmp_path / "set")
+
+    assert inside(one_processor, ALL_PLACES.format(root=str(root))).startswith("1 1 libjpeg-turbo, 1 decoding threads")
+    assert usable_processors() == describe().usable_processors
+
+
+@pytest.mark.parametrize(("quota", "expected"), [(None, 2), (0.4, 1), (1.9, 1), (2.0, 2), (64.0, 2)])
+def test_affinity_and_quota_both_hold_and_one_is_the_least(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, expected: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5})
+
+    assert usable_processors(Limits(processors=quota)) == expected
+
+
+@pytest.mark.parametrize(("cores", "ranks", "each"), [(8, 8, 1), (16, 2, 8), (7, 2, 3), (1, 2, 1), (512, 1, 64)])
+def test_a_rank_decodes_and_computes_on_its_share_of_its_workers_cores_not_of_the_hosts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cores: int, ranks: int, each: int
+) -> None:
+    """Eight workers on a host of 64 have 8 cores each: together their threads are as many as the cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    started: list[tuple[int, int]] = []
+
+    class Noting:
+        def __init__(self, setup: object, environment: dict[str, str], log: Path) -> None:
+            started.append((setup.threads, setup.cores))  # type: ignore[attr-defined]
+            raise InterruptedError("noted")
+
+    monkeypatch.setattr("aiperf.train.group.RankProcess", Noting)
+    conf = TrainerConf(ranks=ranks)
+    group = RankGroup(
+        conf, ImagesConf(root=str(tmp_path)), encode(start("resnet20")), tmp_path, accelerators=0, cores=cores
+    )
+
+    with pytest.raises(InterruptedError):
+        group._start_ranks()
+
+    assert started == [(each, each)]

@@ -1,6 +1,7 @@
 """How a network's training step may be launched, and which way pays for a trial: measured, not believed.
 
-The ways are eager, as CUDA graphs, compiled (torch.compile), or both. `auto` tries a way where so much work lies ahead that
+The ways are eager, with fused normalisations (`fused/`), as CUDA graphs, fused and graphed, compiled (torch.compile, which
+fuses by itself), or compiled and graphed. `auto` tries a way where so much work lies ahead that
 its usual gain would repay its usual cost; it keeps the fastest, and what it measured is what it expects of the next trial.
 On CPUs `auto` never compiles: eager channels_last is as fast there (ratio 1.0 for ResNet-50 at 224×224, torch 2.13, 2-core
 AVX-512 machine, where compiling took 35–59 s). How a way is carried out is `launch.py`; no torch here.
@@ -11,8 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Literal
 
 from aiperf.errors import BadConfiguration
+
+Fusion = Literal["no", "norm", "conv"]
+"""What is fused by hand: nothing; normalisations with addition and ReLU; these, and 1×1 convolutions with their statistics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +28,60 @@ class Way:
     """By torch.compile."""
     cuda_graphs: bool = False
     """All kernels of a forward or a backward pass by one call; else each by its own."""
+    fused: Fusion = "no"
+    """Not together with `compiled`."""
 
 
 EAGER = Way()
 
 
-def ways(compile: str, cuda_graphs: str, *, on_cuda: bool) -> tuple[Way, ...]:
-    """Those that `trainer.compile` and `trainer.cuda_graphs` leave open, the one that costs least to prepare first.
+def ways(
+    compile: str, cuda_graphs: str, *, on_cuda: bool, fused: str = "off", cannot_fuse: str | None = None
+) -> tuple[Way, ...]:
+    """Those that `trainer.compile`, `.cuda_graphs` and `.fused` leave open, the one that costs least to prepare first.
 
-    Raises BadConfiguration for CUDA graphs without CUDA.
+    `cannot_fuse`: why nothing can be fused by hand here, None where it can. Raises BadConfiguration for what cannot be had.
 
     >>> ways("auto", "auto", on_cuda=False)
-    (Way(compiled=False, cuda_graphs=False),)
+    (Way(compiled=False, cuda_graphs=False, fused='no'),)
     """
     if cuda_graphs == "on" and not on_cuda:
         raise BadConfiguration(
             "trainer.cuda_graphs='on' needs an accelerator with CUDA; found a CPU: take 'off' or 'auto'"
         )
-    compiling = _open(compile, on_cuda=on_cuda)
+    if fused in ("norm", "conv"):
+        if compile == "on":
+            raise BadConfiguration(
+                f"trainer.fused={fused!r} is for what torch.compile does not compile; found trainer.compile='on': "
+                "take compile=off or fused=off"
+            )
+        if cannot_fuse is not None:
+            raise BadConfiguration(f"trainer.fused={fused!r} cannot be had: {cannot_fuse}; take 'off' or 'auto'")
     graphs = _open(cuda_graphs, on_cuda=on_cuda)
-    return tuple(Way(compiled, graphed) for compiled, graphed in product(compiling, graphs))
+    by_hand = _fusions(fused, can=on_cuda and cannot_fuse is None)
+    uncompiled = [Way(False, graphed, fusion) for fusion, graphed in product(by_hand, graphs)]
+    compiled = [Way(True, graphed) for graphed in graphs]
+    # what is to be fused by hand is not left to the compiler
+    compiling = (False,) if fused in ("norm", "conv") else _open(compile, on_cuda=on_cuda)
+    return tuple(way for choice, some in ((False, uncompiled), (True, compiled)) if choice in compiling for way in some)
 
 
 def _open(choice: str, *, on_cuda: bool) -> tuple[bool, ...]:
     if choice == "auto":
         return (False, True) if on_cuda else (False,)
     return (choice == "on",)
+
+
+def _fusions(choice: str, *, can: bool) -> tuple[Fusion, ...]:
+    match choice:
+        case "norm":
+            return ("norm",)
+        case "conv":
+            return ("conv",)
+        case "auto" if can:
+            return ("no", "norm", "conv")
+        case _:
+            return ("no",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +97,10 @@ class Expectation:
 GUESSES: Mapping[Way, Expectation] = {
     EAGER: Expectation(0.0, 1.0),
     Way(cuda_graphs=True): Expectation(3.0, 0.97),
+    Way(fused="norm"): Expectation(10.0, 0.9),
+    Way(fused="conv"): Expectation(15.0, 0.88),
+    Way(cuda_graphs=True, fused="norm"): Expectation(13.0, 0.88),
+    Way(cuda_graphs=True, fused="conv"): Expectation(18.0, 0.86),
     # for a ResNet-50, rather too much than too little
     Way(compiled=True): Expectation(90.0, 0.87),
     Way(compiled=True, cuda_graphs=True): Expectation(90.0, 0.85),
@@ -83,7 +120,7 @@ class Expectations:
 
         >>> expected = Expectations({EAGER: Expectation(0, 1.0), Way(compiled=True): Expectation(60, 0.8)})
         >>> [expected.next_to_try((EAGER, Way(compiled=True)), {EAGER: 0.1}, steps) for steps in (2999, 3001)]
-        [None, Way(compiled=True, cuda_graphs=False)]
+        [None, Way(compiled=True, cuda_graphs=False, fused='no')]
         """
         fastest = min(measured.values())
 

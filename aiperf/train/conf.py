@@ -14,6 +14,7 @@ from aiperf.errors import BadConfiguration
 CollectiveChoice = Literal["auto", "horovod", "torch", "none"]
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
+FusedChoice = Literal["auto", "off", "norm", "conv"]
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Of an activation in each precision, as it lies in memory."""
@@ -42,6 +43,10 @@ class TrainerConf:
     cuda_graphs: str = "off"
     """All kernels of a pass launched by one call, with `compile` or without. on; off; auto: measured as `compile` is. Off until
     it has been run on a GPU."""
+    fused: str = "off"
+    """Kernels of our own (Triton) for batch normalisation in training: off; norm: normalise, add and ReLU in one; conv: norm,
+    and 1×1 convolutions that make their normalisation's statistics; auto: measured as `compile` is. Off until it has been run
+    on a GPU."""
     learning_rate: float = 0.1
     """At the beginning of a trial; falls linearly."""
     decay_epochs: int = 60
@@ -75,6 +80,11 @@ class TrainerConf:
         _one_of("precision", self.precision, get_args(PrecisionChoice))
         _one_of("compile", self.compile, get_args(LaunchChoice))
         _one_of("cuda_graphs", self.cuda_graphs, get_args(LaunchChoice))
+        _one_of("fused", self.fused, get_args(FusedChoice))
+        if self.fused != "off" and not self.channels_last:
+            raise BadConfiguration(
+                f"trainer.fused={self.fused!r} is written for channels_last; found trainer.channels_last=False: take fused=off"
+            )
         for option in ("ranks", "threads", "memory_limit_bytes", "decay_epochs", "reference_batch"):
             value = getattr(self, option)
             _must(value is None or value >= 1, option, "is at least 1", value)

@@ -139,14 +139,15 @@ def _place(parent: nn.Module, path: list[str], layer: nn.Module) -> None:
 
 def _lines(graph: Graph) -> Iterator[str]:
     for index, node in enumerate(graph.nodes[1:-1], start=1):
-        yield f"v{index} = {_expression(graph, index)}"
+        yield f"v{index} = {expression(graph, index)}"
         spent = [f"v{entering}" for entering in dict.fromkeys(node.inputs) if graph.readers[entering][-1] == index]
         if spent:
             yield f"del {', '.join(spent)}"
     yield f"return v{graph.nodes[-1].inputs[0]}"
 
 
-def _expression(graph: Graph, index: int) -> str:
+def expression(graph: Graph, index: int) -> str:
+    """The Python text that computes a node: from `self`, values `v<index>`, and the names in `SCOPE`."""
     node = graph.nodes[index]
     first = f"v{node.inputs[0]}" if node.inputs else ""
     match node.op:
@@ -190,17 +191,21 @@ def _may_overwrite(graph: Graph, index: int) -> bool:
     )
 
 
+SCOPE: dict[str, Any] = {
+    "cat": torch.cat,
+    "max_pool2d": torch.max_pool2d,
+    "avg_pool2d": nn.functional.avg_pool2d,
+    "dropout": nn.functional.dropout,
+}
+"""What expressions call."""
+
+
 def _compile(graph: Graph) -> Callable[[Network, Tensor], Tensor]:
     text = source(graph)
     name = f"<network {graph.fingerprint[:16]}>"
     # a traceback through the network then shows the line that failed
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    scope: dict[str, Any] = {
-        "cat": torch.cat,
-        "max_pool2d": torch.max_pool2d,
-        "avg_pool2d": nn.functional.avg_pool2d,
-        "dropout": nn.functional.dropout,
-    }
+    scope = dict(SCOPE)
     exec(compile(text, name, "exec"), scope)  # names enter the text only as quoted keys
     forward: Callable[[Network, Tensor], Tensor] = scope["forward"]
     return forward

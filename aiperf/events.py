@@ -198,6 +198,9 @@ class TrialPrepared(Event, frozen=True, kw_only=True):
     compile_seconds: float
     cuda_graphs: bool = False
     """Whether all kernels of a pass were launched by one call. Journals from before this was recorded: no."""
+    fused: str = "no"
+    """Which kernels of our own the training steps had: no; norm: batch normalisation with addition and ReLU; conv: these, and
+    1×1 convolutions with statistics."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

@@ -112,6 +112,7 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                     ranks=word.ranks,
                     compiled=word.compiled,
                     cuda_graphs=word.cuda_graphs,
+                    fused=word.fused,
                     build_seconds=word.build_seconds,
                     weights_seconds=word.weights_seconds,
                     compile_seconds=word.compile_seconds,

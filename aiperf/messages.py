@@ -148,6 +148,7 @@ class Prepared(_Message, frozen=True, kw_only=True):
     ranks: int
     compiled: bool
     cuda_graphs: bool
+    fused: str = "no"
     build_seconds: float
     weights_seconds: float
     compile_seconds: float

@@ -95,6 +95,20 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
     network.zero_grad(set_to_none=True)
 
 
+def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precision: Precision) -> None:
+    """What goes eagerly where whole batches are replayed from CUDA graphs: validation, and the last `last` images of an epoch.
+
+    Graphs keep their memory in a pool of their own; these passes need theirs beside it, which shows here and not in the
+    middle of an epoch.
+    """
+    network.eval()
+    with torch.inference_mode(), precision.computing():
+        network.forward(images)
+    if last:
+        rehearse(network, images[:last], precision)
+    network.train()
+
+
 def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> Tensor:
     """A batch of zeros, as the graph's input takes it."""
     shape = graph.shapes[0]

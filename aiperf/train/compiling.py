@@ -15,6 +15,8 @@ from itertools import product
 from typing import Literal
 
 from aiperf.errors import BadConfiguration
+from aiperf.train.conf import TrainerConf
+from aiperf.train.fused import missing
 
 Fusion = Literal["no", "norm", "conv"]
 """What is fused by hand: nothing; normalisations with addition and ReLU; these, and 1×1 convolutions with their statistics."""
@@ -64,6 +66,11 @@ def ways(
     # what is to be fused by hand is not left to the compiler
     compiling = (False,) if fused in ("norm", "conv") else _open(compile, on_cuda=on_cuda)
     return tuple(way for choice, some in ((False, uncompiled), (True, compiled)) if choice in compiling for way in some)
+
+
+def ways_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[Way, ...]:
+    """Those that a configuration leaves open here. Raises BadConfiguration."""
+    return ways(conf.compile, conf.cuda_graphs, on_cuda=on_cuda, fused=conf.fused, cannot_fuse=missing(on_cuda=on_cuda))
 
 
 def _open(choice: str, *, on_cuda: bool) -> tuple[bool, ...]:

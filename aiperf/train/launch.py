@@ -15,10 +15,11 @@ from math import inf
 import torch
 from torch import Tensor, nn
 
-from aiperf.train.compiling import EAGER, Way, ways
+from aiperf.train.ceiling import DoesNotFit
+from aiperf.train.compiling import EAGER, Fusion, Way, ways_of
 from aiperf.train.module import Network
 from aiperf.train.place import Place
-from aiperf.train.precision import Precision
+from aiperf.train.precision import Precision, unsearched
 
 _TIMED_STEPS = 3
 
@@ -41,6 +42,8 @@ class Launch:
         self.way = way
         self._network = network
         self._graphs_left_out = _graphs_left_out()
+        if way.fused != "no":
+            network.__dict__["forward"] = _fused(network, way.fused)
         if way.compiled:
             network._compiled_call_impl = _compiled(network, way, compiler)
         elif way.cuda_graphs:
@@ -51,13 +54,14 @@ class Launch:
     @contextmanager
     def eager_if(self, eager: bool) -> Iterator[None]:
         """Within it the network is launched eagerly where asked: a batch of another size would be compiled anew, and does not
-        fit a captured graph."""
-        if not eager or self.way == EAGER:
+        fit a captured graph. Nor are cuDNN's algorithms searched for it, which takes longer than the one step is worth."""
+        if not eager:
             yield
             return
         self.remove()
         try:
-            yield
+            with unsearched():
+                yield
         finally:
             self.install()
 
@@ -115,6 +119,22 @@ def _compiled(network: Network, way: Way, compiler: str) -> Callable[[Tensor], T
     return call
 
 
+def _fused(network: Network, fusion: Fusion) -> Callable[[Tensor], Tensor]:
+    """The network's forward with its normalisations fused, in training."""
+    from aiperf.train.fused.line import fused_line
+    from aiperf.train.fused.norm import norm, pointwise
+
+    line = fused_line(network._graph, fusion, norm, pointwise)
+    itself = weakref.ref(network)
+
+    def forward(images: Tensor) -> Tensor:
+        called = itself()
+        assert called is not None, "called through it"
+        return line(called, images)
+
+    return forward
+
+
 def _forget_compiled() -> None:
     """What torch keeps of networks that are gone, pools of CUDA graphs among it: takes half a millisecond (torch 2.13)."""
     torch.compiler.reset()
@@ -143,14 +163,38 @@ def _capture(network: nn.Module, images: Tensor, precision: Precision) -> None:
         torch.set_autocast_cache_enabled(cached)
 
 
-def choose(network: Network, images: Tensor, place: Place, run: Callable[[], None], steps_ahead: int) -> Launch:
+def choose(
+    network: Network,
+    images: Tensor,
+    place: Place,
+    run: Callable[[], None],
+    steps_ahead: int,
+    beside: Callable[[], None] = lambda: None,
+) -> Launch:
     """The way that the configuration names, or the fastest of those it leaves open; the same on all ranks; all must call it.
 
-    `run`: one forward and backward pass, without the exchange of gradients. Raises BadConfiguration (see `ways`), and NotHad
-    where no way that is left open can be had.
+    `run`: one forward and backward pass, without the exchange of gradients. `beside`: what goes eagerly beside a captured
+    graph, whose memory must have room beside the graph's. Raises BadConfiguration (see `ways`), NotHad where no way that is
+    left open can be had, and DoesNotFit where a way that is insisted on does not fit.
     """
-    open_ways = ways(place.conf.compile, place.conf.cuda_graphs, on_cuda=place.device.type == "cuda")
-    return fastest(open_ways, network, images, place, run, steps_ahead)
+    open_ways = _computing_the_same(ways_of(place.conf, on_cuda=place.device.type == "cuda"), place)
+    return fastest(open_ways, network, images, place, run, steps_ahead, beside)
+
+
+def _computing_the_same(open_ways: tuple[Way, ...], place: Place) -> tuple[Way, ...]:
+    """Without the ways whose fused kernels do not compute what torch does on this device. Raises NotHad if none is left."""
+    wrong: dict[Fusion, str] = {}
+    for fusion in dict.fromkeys(way.fused for way in open_ways if way.fused != "no"):
+        from aiperf.train.fused.check import worst
+
+        problem = worst(place.device, place.precision.dtype, fusion)
+        if not place.all_agree(problem is None):
+            wrong[fusion] = problem or "so another rank said"
+            print(f"fused={fusion} does not compute what torch does: {wrong[fusion]}", file=sys.stderr, flush=True)
+    left = tuple(way for way in open_ways if way.fused not in wrong)
+    if not left:
+        raise NotHad(f"trainer.fused={place.conf.fused!r} does not compute what torch does: {wrong}")
+    return left
 
 
 def fastest(
@@ -160,18 +204,13 @@ def fastest(
     place: Place,
     run: Callable[[], None],
     steps_ahead: int,
+    beside: Callable[[], None] = lambda: None,
 ) -> Launch:
     """The first way, unless another is expected to pay, is tried, and measures faster. Rank 0's clock decides for all."""
-    first = Launch(network, open_ways[0], images, place.precision, place.compiler)
-    if first.way != EAGER:
-        problem = ""
-        try:
-            _first_run(first, run)
-        except NotHad as error:
-            problem = str(error)
-        if not place.all_agree(not problem):
-            first.close()
-            raise NotHad(f"the network cannot be launched as {first.way}: {problem or 'another rank said so'}")
+    if open_ways[0] == EAGER:
+        first = Launch(network, EAGER, images, place.precision)
+    else:
+        first = _insisted_on(open_ways[0], network, images, place, run, beside)
     if len(open_ways) == 1:
         return first
     base = _timed(place, run)
@@ -188,7 +227,7 @@ def fastest(
         began = time.monotonic()
         try:
             launch = Launch(network, way, images, place.precision, place.compiler)
-            _first_run(launch, run)
+            _first_run(launch, run, beside)
             place.timeline.anchor()
             seconds = time.monotonic() - began
             step = _timed(place, run)
@@ -210,7 +249,33 @@ def fastest(
     return launches[best]
 
 
-def _first_run(launch: Launch, run: Callable[[], None]) -> None:
+def _insisted_on(
+    way: Way, network: Network, images: Tensor, place: Place, run: Callable[[], None], beside: Callable[[], None]
+) -> Launch:
+    """A way that no other may stand in for. Raises NotHad and DoesNotFit, on all ranks alike."""
+    launch: Launch | None = None
+    problem, fits = "", True
+    try:
+        launch = Launch(network, way, images, place.precision, place.compiler)
+        _first_run(launch, run, beside)
+    except NotHad as error:
+        problem = str(error)
+    except torch.cuda.OutOfMemoryError:
+        fits = False
+    fits, is_had = place.all_agree(fits), place.all_agree(not problem)
+    if fits and is_had:
+        assert launch is not None
+        return launch
+    _strip(network)
+    if launch is not None:
+        launch.close()
+    if not fits:
+        network.zero_grad(set_to_none=True)
+        raise DoesNotFit(f"a batch of {len(images)} does not fit as {way}")
+    raise NotHad(f"the network cannot be launched as {way}: {problem or 'another rank said so'}")
+
+
+def _first_run(launch: Launch, run: Callable[[], None], beside: Callable[[], None]) -> None:
     """Compiles. Raises NotHad."""
     from torch._dynamo.exc import TorchDynamoException
 
@@ -223,6 +288,10 @@ def _first_run(launch: Launch, run: Callable[[], None]) -> None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotHad(" ".join(lines[:3])) from error
     launch.verify()
+    if launch.way.cuda_graphs:
+        launch.remove()
+        beside()
+        launch.install()
 
 
 def _told(place: Place, number: int) -> int:

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import msgspec
@@ -31,6 +32,7 @@ from aiperf.train.data.opened import OpenData
 from aiperf.train.launch import NotHad
 from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
 from aiperf.train.place import Place
+from aiperf.train.precision import unsearched
 from aiperf.train.prepare import CheckpointMissing, Ready, prepare, walk
 from aiperf.train.timeline import Mark
 
@@ -310,7 +312,8 @@ class _Attempt:
         try:
             for batch in batches:
                 begin = timeline.mark()
-                with torch.inference_mode(), place.precision.computing():
+                once = nullcontext() if batch.count == ready.batch else unsearched()
+                with torch.inference_mode(), place.precision.computing(), once:
                     logits = network.forward(batch.images).float()  # not a call: what is compiled is the training step
                     loss = F.cross_entropy(logits, batch.labels)
                     account.add(batch, loss)

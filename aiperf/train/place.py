@@ -11,7 +11,7 @@ from aiperf.train.allocator import keep_freed_memory
 from aiperf.train.ceiling import memory_of_rank
 from aiperf.train.checkpoint import Writer
 from aiperf.train.collective import Collective
-from aiperf.train.compiling import GUESSES, Expectations, ways
+from aiperf.train.compiling import GUESSES, Expectations, ways_of
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.opened import OpenData
 from aiperf.train.precision import Precision, choose
@@ -94,7 +94,7 @@ class Place:
         """Also sets torch's process-wide switches of precision and, on a processor, keeps the process's freed memory.
 
         Raises BadConfiguration for a precision or a way of launching that the device lacks."""
-        ways(conf.compile, conf.cuda_graphs, on_cuda=device.type == "cuda")
+        ways_of(conf, on_cuda=device.type == "cuda")
         precision = choose(conf.precision, device)
         precision.switch_on()
         if device.type == "cpu":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,17 @@ class Precision:
         torch.backends.cudnn.allow_tf32 = self.name != "fp32"
         # without it cuDNN takes heuristics' first algorithm; shapes are fixed within a trial, so searching pays at once
         torch.backends.cudnn.benchmark = self.device_type == "cuda"
+
+
+@contextmanager
+def unsearched() -> Iterator[None]:
+    """Within it cuDNN takes its heuristics' first algorithm: for a shape that comes once an epoch, where a search, seconds for
+    a network, would stand inside the busy time. Whole batches are searched in the rehearsal before a trial."""
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def choose(choice: str, device: torch.device) -> Precision:

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from aiperf.messages import Prepared, Train
 from aiperf.seeds import derive
-from aiperf.train.ceiling import DoesNotFit, blank, check, rehearse
+from aiperf.train.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
 from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collective import Exchange, Scaler
+from aiperf.train.data.order import steps
 from aiperf.train.initialise import initialise
 from aiperf.train.launch import Launch, choose
 from aiperf.train.module import Network, build
@@ -117,6 +118,7 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
             ranks=place.collective.ranks,
             compiled=launch.way.compiled,
             cuda_graphs=launch.way.cuda_graphs,
+            fused=launch.way.fused,
             build_seconds=built - began,
             weights_seconds=time.monotonic() - rehearsed,
             compile_seconds=rehearsed - built,
@@ -154,8 +156,19 @@ def _rehearse(order: Train, place: Place, graph: Graph, network: Network, epoch:
         if not place.all_agree(fits):
             network.zero_grad(set_to_none=True)
             raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
-    steps = (order.last_epoch - epoch + 1) * -(-place.data.training_images // (batch * place.collective.ranks))
-    return choose(network, images, place, run, steps)
+
+    def beside() -> None:
+        rehearse_eager_passes(network, images, _last_share(place, batch), place.precision)
+
+    ahead = (order.last_epoch - epoch + 1) * -(-place.data.training_images // (batch * place.collective.ranks))
+    return choose(network, images, place, run, ahead, beside)
+
+
+def _last_share(place: Place, batch: int) -> int:
+    """The most images of a training step of this rank that is no whole batch, as an epoch's last ones may be; else 0."""
+    rank, ranks = place.collective.rank, place.collective.ranks
+    shares = [step.share(rank, ranks) for step in steps(place.data.training_images, batch, ranks)[-2:]]
+    return max((count for share in shares if (count := share.stop - share.start) < batch), default=0)
 
 
 def _inherit(order: Train, place: Place, parent: Graph, plans: Sequence[WeightPlan], network: Network) -> None:

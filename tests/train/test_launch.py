@@ -1,9 +1,11 @@
 """How a step is launched: what a configuration leaves open, what is worth trying, and that the fastest measured is kept."""
 
 import gc
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -16,14 +18,15 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.messages import Crashed, Done, Prepared, Train
-from aiperf.train import loop
-from aiperf.train.ceiling import blank, rehearse
-from aiperf.train.checkpoint import load
+from aiperf.train import launch, loop
+from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
+from aiperf.train.checkpoint import Writer, load
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.collective import Alone
 from aiperf.train.compiling import EAGER, GUESSES, Expectation, Expectations, Way, ways
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.opening import open_data
+from aiperf.train.fused import missing
 from aiperf.train.initialise import initialise
 from aiperf.train.inprocess import train_here
 from aiperf.train.launch import Launch, NotHad, fastest
@@ -274,3 +277,149 @@ def test_with_cuda_graphs_a_trial_ends_with_the_weights_it_has_without(tmp_path:
         ended.append(load(CheckpointFolder(folder), 1, graph().fingerprint).weights)
     for name, plain in ended[0].items():
         torch.testing.assert_close(ended[1][name], plain, rtol=1e-3, atol=1e-4)
+
+
+# --- what is rehearsed before a trial, and what is not searched in its busy time
+
+
+def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands_in_the_busy_time(
+    tmp_path: Path,
+) -> None:
+    """cuDNN's search is a switch of the process; here it is looked at, at each convolution, as a GPU would find it."""
+    found: set[tuple[bool, int, bool]] = set()
+
+    def look(layer: torch.nn.Module, entering: tuple[torch.Tensor, ...]) -> None:
+        if isinstance(layer, torch.nn.Conv2d):
+            found.add((layer.training, len(entering[0]), torch.backends.cudnn.benchmark))
+
+    with open_data(IMAGES) as images:
+        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), Writer(CheckpointFolder(tmp_path), 0.0))
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = True
+        hook = torch.nn.modules.module.register_module_forward_pre_hook(look)
+        try:
+            words = list(loop.train(order(batch_size=24, last_epoch=1), place, time.monotonic()))
+        finally:
+            hook.remove()
+            torch.backends.cudnn.benchmark = before
+
+    assert isinstance(words[-1], Done)
+    last = {entry for entry in found if entry[1] != 24}
+    assert {is_training for is_training, _, _ in last} == {True, False}, "this set has no partial batches"
+    assert all(searched == (count == 24) for _, count, searched in found)
+
+
+GRAPHED = Way(cuda_graphs=True)
+
+
+def graphed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands for the capture, since there is no GPU: the network is called as it is."""
+    monkeypatch.setattr(launch, "_capture", lambda network, images, precision: None)
+
+
+def rehearsed(tmp_path: Path, ways_open: tuple[Way, ...], beside: Callable[[], None]) -> tuple[Launch, Place]:
+    with open_data(IMAGES) as images:
+        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+    network = build(graph())
+    initialise(network, seed=0)
+    batch = blank(graph(), 4, place.device, place.precision, channels_last=True)
+    run = partial(rehearse, network, batch, place.precision)
+    return fastest(ways_open, network, batch, place, run, 10**15, beside), place
+
+
+def test_eager_passes_are_rehearsed_beside_a_captured_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphed_by_hand(monkeypatch)
+    done: list[str] = []
+
+    rehearsed(tmp_path, (GRAPHED,), lambda: done.append("beside"))
+    rehearsed(tmp_path, (EAGER,), lambda: done.append("never"))
+
+    assert done == ["beside"]
+
+
+def test_a_graph_that_leaves_no_room_for_validation_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphed_by_hand(monkeypatch)
+
+    def full() -> None:
+        raise torch.cuda.OutOfMemoryError("the graph's pool has it")
+
+    kept, place = rehearsed(tmp_path, (EAGER, GRAPHED), full)
+
+    assert kept.way == EAGER
+    assert place.expected.of[GRAPHED].share == inf
+    with pytest.raises(DoesNotFit):
+        rehearsed(tmp_path, (GRAPHED,), full)
+
+
+def test_the_passes_beside_a_graph_are_validation_and_the_epochs_last_images() -> None:
+    network = build(graph())
+    initialise(network, seed=0)
+    place_precision = choose("fp32", torch.device("cpu"))
+    batch = blank(graph(), 6, torch.device("cpu"), place_precision, channels_last=True)
+    found: list[tuple[bool, int, bool]] = []
+    first = next(layer for layer in network.modules() if isinstance(layer, torch.nn.Conv2d))
+    first.register_forward_pre_hook(
+        lambda layer, entering: found.append((layer.training, len(entering[0]), torch.is_grad_enabled()))
+    )
+
+    rehearse_eager_passes(network, batch, 5, place_precision)
+    rehearse_eager_passes(network, batch, 0, place_precision)
+
+    assert found == [(False, 6, False), (True, 5, True), (False, 6, False)]
+    assert network.training
+
+
+def test_fused_kernels_that_compute_something_else_are_left_out_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from aiperf.train.fused import check
+
+    monkeypatch.setattr(check, "worst", lambda device, dtype, fusion: "gamma is off" if fusion == "conv" else None)
+    with open_data(IMAGES) as images:
+        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+
+    left = launch._computing_the_same((EAGER, Way(fused="norm"), Way(fused="conv")), place)
+
+    assert left == (EAGER, Way(fused="norm"))
+    assert "gamma is off" in capsys.readouterr().err
+    with pytest.raises(NotHad, match="gamma is off"):
+        launch._computing_the_same((Way(fused="conv"),), place)
+
+
+def test_a_fused_network_goes_the_fused_way_in_training_alone() -> None:
+    """In Triton's interpreter, or on the GPU where there is one."""
+    pytest.importorskip("triton")
+    if (reason := missing(on_cuda=torch.cuda.is_available())) is not None:
+        pytest.skip(reason)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    network, precision = build(graph()).to(device), choose("fp32", device)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    initialise(network, seed=0)
+    batch = blank(graph(), 4, device, precision, channels_last=True).normal_()
+    logits = network.train()(batch)
+
+    way = Launch(network, Way(fused="conv"), batch, precision)
+    fused = network(batch)
+
+    torch.testing.assert_close(fused, logits, rtol=1e-4, atol=1e-4)
+    assert any("_NormBackward" in name for name in graph_names(fused))
+    assert not any("_NormBackward" in name for name in graph_names(logits))
+    with way.eager_if(True):
+        assert "forward" not in network.__dict__
+    assert "forward" in network.__dict__
+    way.close()
+    assert "forward" not in network.__dict__
+
+
+def graph_names(tensor: torch.Tensor) -> set[str]:
+    """Of the backward pass of a tensor."""
+    found: set[str] = set()
+    ahead = [tensor.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and str(node) not in found:
+            found.add(str(node))
+            ahead += [each for each, _ in node.next_functions]
+    return found

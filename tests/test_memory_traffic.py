@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from benchmarks.memory_traffic import WAYS, bytes_per_image, traffic
@@ -52,7 +54,7 @@ def test_worked_figures_of_one_small_network() -> None:
 def test_each_way_moves_less_than_the_one_before(network: str) -> None:
     moved = [bytes_per_image(start(network), way, 2) for way in WAYS]
 
-    assert all(after <= before for before, after in zip(moved, moved[1:], strict=False))
+    assert all(after <= before for before, after in pairwise(moved))
     assert moved[1] < 0.85 * moved[0]
 
 

@@ -127,7 +127,7 @@ class Books:
     preparations: list[Preparation] = field(default_factory=list)
     spells: list[Spell] = field(default_factory=list)
     accuracies: list[tuple[float, float]] = field(default_factory=list)
-    """(at, validation accuracy) of every epoch that was better than all before."""
+    """(at, validation accuracy) of every evaluation that counts and was better than all before."""
     finished: list[tuple[float, int]] = field(default_factory=list)
     """(at, round) of every finished trial."""
     start_finished: bool = False
@@ -160,7 +160,9 @@ class Books:
             case EpochFinished():
                 if event.interval is not None:
                     self._work(event, event.interval)
-                if not self.accuracies or event.accuracy > self.accuracies[-1][1]:
+                assert self.started is not None
+                is_better = not self.accuracies or event.accuracy > self.accuracies[-1][1]
+                if is_better and counts(self.started, event):
                     self.accuracies.append((event.at, event.accuracy))
                 self._open[event.trial].epoch = event.epoch + 1
             case ProposalRequested():
@@ -314,6 +316,12 @@ class Books:
     def _settle(self, trial: int) -> None:
         self._open.pop(trial, None)
         self._rounds.pop(trial, None)
+
+
+def counts(started: RunStarted, evaluation: EpochFinished) -> bool:
+    """Whether an evaluation counts: one that ended at or before the run's declared end. The driver still takes in what workers
+    say of the time before the end a little after it, and a run that is resumed late may end long after."""
+    return evaluation.at <= started.duration_seconds
 
 
 def books(events: Iterable[AnyEvent]) -> Books:

@@ -94,7 +94,7 @@ def score(books: Books, at: float | None = None) -> Score:
     counted = work(rows.flops, rows, valid_window)
     busy = _busy_share(rows, books, valid_window)
     flops = counted / valid_window.seconds if valid_window.seconds > 0 else None
-    error = final_error(books)
+    error = error_at(books, end)
     return Score(
         flops_per_second=flops,
         flops_per_second_interval=_bootstrap(rows, valid_window, books.started.seed),
@@ -124,10 +124,11 @@ def regulated(flops_per_second: float, error: float) -> float:
     return -math.log(error) * flops_per_second
 
 
-def final_error(books: Books, before: float = math.inf) -> float | None:
-    """1 − best measured accuracy so far, never below 1/(2·validation images); None before the first evaluation."""
+def error_at(books: Books, moment: float) -> float | None:
+    """1 − best accuracy of the evaluations that count and ended by then, never below 1/(2·validation images); None before the
+    first. The score's error is that of the window's end, which is the curve's last."""
     assert books.started is not None
-    best = max((accuracy for at, accuracy in books.accuracies if at <= before), default=None)
+    best = max((accuracy for at, accuracy in books.accuracies if at <= moment), default=None)
     if best is None:
         return None
     return max(1.0 - best, 1.0 / (2 * int(books.started.dataset["validation_images"])))
@@ -166,14 +167,19 @@ def curve(books: Books, points: int = 200) -> tuple[CurvePoint, ...]:
     if valid_window.end <= 0:
         return ()
     moments = np.linspace(0.0, valid_window.end, points + 1)[1:]
-    done = _accumulated(_rows(books), np.append(moments, valid_window.start))
+    rows = _rows(books)
+    done = _accumulated(rows, np.append(moments, valid_window.start))
     at_start = float(done[-1])
+    last = len(moments) - 1
     drawn: list[CurvePoint] = []
     before_at, before = 0.0, 0.0
-    for moment, total in zip(moments.tolist(), done[:-1].tolist(), strict=True):
+    for index, (moment, total) in enumerate(zip(moments.tolist(), done[:-1].tolist(), strict=True)):
         inside = moment - valid_window.start
-        flops = (total - at_start) / inside if inside > 0 else None
-        error = final_error(books, moment)
+        counted = total - at_start
+        if index == last:  # summed as the score is, so that the curve ends where the score stands, to the last digit
+            total, counted = work(rows.flops, rows, Window(0.0, moment)), work(rows.flops, rows, valid_window)
+        flops = counted / inside if inside > 0 else None
+        error = error_at(books, moment)
         drawn.append(
             CurvePoint(
                 at=moment,

@@ -221,8 +221,8 @@ class Validator:
                 if event.trial in self._trials:
                     self._trials[event.trial].saved = 0
             case CheckpointNotWritten():
-                trial = self._running(event.trial, event.attempt)
-                _in("epoch", event.epoch, 1, trial.epoch)
+                self._running(event.trial, event.attempt)
+                _in("epoch", event.epoch, 1, LARGEST)  # words of two epochs may change places
             case ImagesSkipped():
                 if event.worker not in self._seen_workers:
                     raise Unlawful(f"images are skipped by a worker that joined; worker {event.worker!r} never did")

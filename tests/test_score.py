@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.books import books
-from aiperf.events import BatchReduced, RunResumed, TrialFailed, TrialLost, WorkerLost
+from aiperf.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, WorkerLost
 from aiperf.ledger import ledger
 from aiperf.score import Window, curve, score, window
 from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
@@ -132,6 +132,48 @@ def test_the_error_is_never_below_half_an_image_and_undefined_before_an_evaluati
 
     assert score(books(perfect)).error == 1 / 100
     assert score(books(one_trial(interval(0, 20, 30, 100), ended()))).error is None
+
+
+def test_an_evaluation_that_ended_after_the_declared_end_counts_for_nothing() -> None:
+    # heard while the driver lingered, or after a late resume
+    run = one_trial(
+        interval(0, 20, 30, 100, 50), evaluated(0, 100.0, 0.5), evaluated(0, 100.5, 0.9, epoch=2), ended(101)
+    )
+
+    kept = books(run)
+
+    assert score(kept).error == 0.5
+    assert curve(kept)[-1].error == 0.5
+    assert score(books(run[:-3])).error is None
+
+
+moments = st.floats(2.0, 130.0)
+
+
+@given(
+    st.lists(st.tuples(moments, st.floats(0.0, 1.0)), max_size=12),
+    st.lists(st.tuples(moments, st.floats(0.0, 9.0), st.integers(0, 100)), min_size=1, max_size=8),
+    st.floats(20.0, 130.0),
+)
+def test_the_curve_ends_where_the_score_stands_to_the_last_digit(
+    evaluations: list[tuple[float, float]], works: list[tuple[float, float, int]], end: float
+) -> None:
+    events = [evaluated(0, at, accuracy, epoch=index + 1) for index, (at, accuracy) in enumerate(sorted(evaluations))]
+    work = [interval(0, at, at + length, images) for at, length, images in works]
+    told: list[AnyEvent] = [event for event in [*events, *work] if event.at <= end]
+    told.sort(key=lambda event: event.at)
+    kept = books(one_trial(*told, ended(end, "duration" if end >= 100 else "interrupted")))
+
+    found, last = score(kept), curve(kept)[-1]
+
+    counted = [event.accuracy for event in events if event.at <= min(100.0, end)]
+    assert found.error == (max(1.0 - max(counted), 0.01) if counted else None)
+    assert (last.error, last.flops_per_second, last.regulated_flops_per_second, last.cumulative_flops_per_second) == (
+        found.error,
+        found.flops_per_second,
+        found.regulated_flops_per_second,
+        found.cumulative_flops_per_second,
+    )
 
 
 @pytest.mark.parametrize(("error", "factor"), [(0.30, 1.204), (0.25, 1.386)])

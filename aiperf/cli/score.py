@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from aiperf.books import books
 from aiperf.journal import read
 from aiperf.plan import run_folder
-from aiperf.score import Score, score
+from aiperf.score import Score
+
+if TYPE_CHECKING:
+    from aiperf.report.ranking import Breach
 
 
 def main(words: Sequence[str]) -> int:
@@ -23,7 +26,10 @@ def main(words: Sequence[str]) -> int:
     arguments = parser.parse_args(words)
     folder = run_folder(arguments.run)
     if arguments.json:
-        print(json.dumps(as_json(score(books(read(folder)))), indent=2))
+        from aiperf.report.gather import gather
+
+        report = gather(read(folder))
+        print(json.dumps(as_json(report.score) | {"ranking": ranking(report.breaches)}, indent=2))
         return 0
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of
@@ -34,5 +40,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def as_json(found: Score) -> dict[str, Any]:
-    """The contract of --json. null is what is not defined, never zero."""
+    """The figures of --json. null is what is not defined, never zero."""
     return {name: getattr(found, name) for name in Score.__dataclass_fields__}
+
+
+def ranking(breaches: Sequence[Breach]) -> list[dict[str, Any]]:
+    """What keeps the run out of the ranking: rules that are broken, and rules of which it cannot be told (`is_unknown`)."""
+    return [asdict(breach) for breach in breaches]

@@ -63,7 +63,7 @@ class TrialFacts:
     epochs: int
     """Epochs finished."""
     accuracy: float | None
-    """Best measured validation accuracy."""
+    """Best measured validation accuracy, of the evaluations that count: those that ended by the declared end."""
     told_accuracy: float | None
     validation_loss: float | None
     """Of the last epoch."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from aiperf.books import Books
+from aiperf.books import Books, counts
 from aiperf.events import (
     AnyEvent,
     BatchReduced,
@@ -186,6 +186,8 @@ def _epoch(run: Collected, event: EpochFinished) -> None:
     if event.epoch > trial.epochs:
         trial.epochs = event.epoch
     trial.validation_loss = event.validation_loss
+    if not counts(run.started, event):
+        return
     if trial.accuracy is None or event.accuracy > trial.accuracy:
         trial.accuracy = event.accuracy
         if event.accuracy > run.best_accuracy:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from aiperf.score import Window
 from aiperf.units import duration, error, share
 
 LARGEST_ERROR = 0.30
@@ -25,6 +26,8 @@ class Breach:
     rule: str
     found: str
     remedy: str
+    is_unknown: bool = False
+    """Whether it cannot be told if the rule is kept. That is no pass: it keeps a run out as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,16 @@ class Candidate:
     """Whether a proposal from round 4 on was tuned, or none was made that late."""
     duration_seconds: float
     warmup_seconds: float
+    window_seconds: float
+    """The score's own."""
     end: float
     end_reason: str | None
     precisions: frozenset[str]
+    devices: frozenset[str]
+    """Models of the workers' accelerators."""
     error: float | None
     largest_mfu: float | None
+    """None: there is no dense peak to hold the work against."""
 
 
 SIMULATED = Breach(
@@ -89,10 +97,9 @@ def _warmup(run: Candidate) -> Breach | None:
 
 
 def _window(run: Candidate) -> Breach | None:
-    window = max(0.0, run.end - run.warmup_seconds)
-    if window >= SHORTEST_WINDOW_SECONDS:
+    if run.window_seconds >= SHORTEST_WINDOW_SECONDS:
         return None
-    return Breach("a valid window of 1 h or more", f"a window of {duration(window)}", "schedule=ranking")
+    return Breach("a valid window of 1 h or more", f"a window of {duration(run.window_seconds)}", "schedule=ranking")
 
 
 def _length(run: Candidate) -> Breach | None:
@@ -103,10 +110,13 @@ def _length(run: Candidate) -> Breach | None:
 
 
 def _precision(run: Candidate) -> Breach | None:
+    rule = "16-bit float or more"
+    if not run.precisions:
+        return Breach(rule, "unknown: no attempt got as far as to say its precision", "a longer run", is_unknown=True)
     below = sorted(run.precisions - set(PRECISIONS))
     if not below:
         return None
-    return Breach("16-bit float or more", f"precision {', '.join(below)}", "trainer.precision=bf16")
+    return Breach(rule, f"precision {', '.join(below)}", "trainer.precision=bf16")
 
 
 def _error(run: Candidate) -> Breach | None:
@@ -117,11 +127,15 @@ def _error(run: Candidate) -> Breach | None:
 
 
 def _peak(run: Candidate) -> Breach | None:
-    if run.largest_mfu is None or run.largest_mfu <= 1.0:
+    rule = "no accelerator above its dense peak"
+    if run.largest_mfu is None:
+        devices, precisions = (", ".join(sorted(names)) or "none" for names in (run.devices, run.precisions))
+        found = f"unknown: no one dense peak is known for what was used (device {devices}; precision {precisions})"
+        remedy = "a row with its source in aiperf/system/peaks.json; one kind of device, one precision"
+        return Breach(rule, found, remedy, is_unknown=True)
+    if run.largest_mfu <= 1.0:
         return None
-    return Breach(
-        "no accelerator above its dense peak", f"MFU {share(run.largest_mfu)}", "find what is counted wrongly"
-    )
+    return Breach(rule, f"MFU {share(run.largest_mfu)}", "find what is counted wrongly")
 
 
 Rule = Callable[[Candidate], Breach | None]
@@ -132,13 +146,13 @@ OF_THE_RESULT: tuple[Rule, ...] = (_length, _precision, _error, _peak)
 
 
 def breaches(run: Candidate) -> tuple[Breach, ...]:
-    """Every rule that the run breaks; empty: nothing in this journal keeps it out.
+    """Every rule that the run breaks, or of which it cannot be told; empty: nothing in this journal keeps it out.
 
     Of a simulated run: SIMULATED, then what a real run of its configuration and declared length would break as well. No rule
     looks at its precision, error and speed, which are invented.
     """
     if run.is_simulated:
-        declared = replace(run, end=run.duration_seconds)
+        declared = replace(run, window_seconds=Window(run.warmup_seconds, run.duration_seconds).seconds)
         return (SIMULATED, *_broken(OF_THE_CONFIGURATION, declared))
     return _broken(OF_THE_CONFIGURATION + OF_THE_RESULT, run)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiperf import units
 from aiperf.report.facts import Report, RunFacts
-from aiperf.report.ranking import SIMULATED
+from aiperf.report.ranking import SIMULATED, Breach
 
 
 def score_title(run: RunFacts) -> str:
@@ -83,7 +83,7 @@ def standing(report: Report) -> str:
     if report.run.is_simulated:
         return "Simulated: virtual clock, invented learning curves. No work was done, and no such run is ever ranked."
     if report.breaches:
-        return f"Outside the ranking: {_not_met(len(report.breaches))}."
+        return f"Outside the ranking: {_not_met(report.breaches)}."
     return "No rule of a ranked run is broken, as far as this journal tells."
 
 
@@ -97,11 +97,19 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
     listed = [f"{breach.rule}; found: {breach.found}; to mend it: {breach.remedy}" for breach in broken]
     if not report.run.is_simulated or not broken:
         return "", listed
-    return f"A real run of this configuration could not be ranked either: {_not_met(len(broken))}.", listed
+    return f"A real run of this configuration could not be ranked either: {_not_met(broken)}.", listed
 
 
-def _not_met(count: int) -> str:
-    return f"{count} rule{' of a ranked run is' if count == 1 else 's of a ranked run are'} not met"
+def _not_met(breaches: Sequence[Breach]) -> str:
+    unknown = sum(breach.is_unknown for breach in breaches)
+    broken = len(breaches) - unknown
+    parts = []
+    if broken:
+        parts.append(f"{broken} rule{' of a ranked run is' if broken == 1 else 's of a ranked run are'} not met")
+    if unknown:
+        of_what = "" if broken else " of a ranked run"
+        parts.append(f"of {unknown} rule{'' if unknown == 1 else 's'}{of_what} it cannot be told")
+    return ", ".join(parts)
 
 
 def morph(encoded: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ CONTRACT = {
     "wasted_flops",
     "valid",
     "doubts",
+    "ranking",
 }
 
 
@@ -69,6 +70,18 @@ def test_json_keeps_its_contract(aiperf: User, tmp_path: Path) -> None:
     low, high = found["flops_per_second_interval"]
     assert low <= found["flops_per_second"] <= high
     assert found["doubts"] == ["56% of accelerator time idle"]
+
+
+def test_json_names_the_rules_that_keep_a_run_out_and_those_of_which_it_cannot_be_told(
+    aiperf: User, tmp_path: Path
+) -> None:
+    whole_run(tmp_path)
+
+    rules = {each["rule"]: each for each in json.loads(aiperf("score", "whole", "--json").out)["ranking"]}
+
+    assert rules["no accelerator above its dense peak"]["is_unknown"] is True
+    assert rules["warm-up of 1 h"]["is_unknown"] is False
+    assert all(each["found"] and each["remedy"] for each in rules.values())
 
 
 def test_what_is_not_defined_is_null_and_never_zero(aiperf: User, tmp_path: Path) -> None:

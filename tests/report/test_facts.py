@@ -6,13 +6,26 @@ import itertools
 import math
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.books import books
-from aiperf.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialProposed, TrialStarted
+from aiperf.events import (
+    SCHEMA,
+    AnyEvent,
+    EpochFinished,
+    Progress,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TrialFinished,
+    TrialProposed,
+    TrialStarted,
+)
+from aiperf.report import words
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather, thinned
 from aiperf.report.timeline import busy_grid
@@ -233,3 +246,47 @@ def test_a_worker_that_is_lost_takes_its_trial_along_with_the_reason() -> None:
     gone = next(worker for worker in report.workers if worker.lost is not None)
     lost = [trial for trial in report.trials if trial.outcome == "lost"]
     assert [(trial.worker, trial.ended, trial.reason) for trial in lost] == [(gone.number, gone.lost, gone.lost_reason)]
+
+
+def late(duration: float, end: float) -> list[AnyEvent]:
+    """A run that was killed in its first seconds and taken up long after its declared end: its window is `duration` − 20 s."""
+    shape = Shape(duration=duration, end=15.0, ends=None)
+    before = invented(shape)
+    at = before[-1].at
+    resumed = RunResumed(
+        schema=SCHEMA, at=end, down_seconds=end - at, clock_stepped_back_seconds=0.0, versions={}, machine={}
+    )
+    return [*before, resumed, RunEnded(at=end, reason="duration")]
+
+
+def test_the_window_of_the_ranking_is_the_scores_own() -> None:
+    report = gather(late(duration=60.0, end=9000.0))
+
+    assert report.score.window_seconds == 40.0
+    (breach,) = (each for each in report.breaches if each.rule.startswith("a valid window"))
+    assert breach.found == "a window of 40 s"
+
+
+def test_an_evaluation_after_the_declared_end_makes_no_best_trial_and_no_point_of_the_error() -> None:
+    run = invented(Shape(duration=60.0, warmup=10.0))
+    first = run[0]
+    assert isinstance(first, RunStarted)
+    half = [msgspec.structs.replace(first, duration_seconds=30.0), *run[1:]]
+
+    whole, report = gather(run), gather(half)
+
+    assert report.score.error is not None and whole.score.error is not None
+    assert report.score.error == 1.0 - max(e.accuracy for e in run if isinstance(e, EpochFinished) and e.at <= 30.0)
+    assert report.score.error > whole.score.error
+    assert report.errors[-1].best == report.score.error == report.curve[-1].error
+    assert max(point.at for point in report.errors) <= 30.0
+    best = next(trial for trial in report.trials if trial.number == report.best)
+    assert best.accuracy == 1.0 - report.score.error
+
+
+def test_a_device_without_a_peak_leaves_a_rule_unknown() -> None:
+    report = gather(invented(Shape(duration=60.0, warmup=10.0, device="Abacus 9")))
+
+    (breach,) = (each for each in report.breaches if each.is_unknown)
+    assert breach.found.startswith("unknown: ") and "Abacus 9" in breach.found
+    assert "of 1 rule it cannot be told" in words.standing(report)

@@ -28,19 +28,13 @@ class Procedure:
     """Rounds in which the search is told a predicted final accuracy."""
 
 
-PAPER = Procedure(
-    epochs=(15, 30, 45, 60), patience=6, patience_step=2, largest_patience=20, improvement=0.001, warmup_rounds=3
-)
-"""Rounds from the predecessor's code, the 60 from the paper's Table IV."""
-
-
 def epoch_limit(procedure: Procedure, round_: int) -> int:
     """Most epochs of a trial of this round (from 1)."""
     return procedure.epochs[min(round_, len(procedure.epochs)) - 1]
 
 
 def patience(procedure: Procedure, round_: int) -> int:
-    """Epochs without improvement that end a trial: min(6 + 2·(round − 1), 20) in the paper's schedule."""
+    """Epochs without improvement that end a trial: min(6 + 2·(round − 1), 20) as configured by default."""
     return min(procedure.patience + procedure.patience_step * (round_ - 1), procedure.largest_patience)
 
 

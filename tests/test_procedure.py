@@ -1,4 +1,4 @@
-"""The rules of rounds and trials, held to docs/benchmark.md."""
+"""The functions of rounds and trials. Their figures are held to docs/benchmark.md in tests/test_rules.py."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf import procedure, score, seeds
-from aiperf.procedure import PAPER, epoch_limit, has_stopped_improving, patience, predicted_accuracy, told_accuracy
+from aiperf.limits import ScheduleConf
+from aiperf.procedure import has_stopped_improving, predicted_accuracy, told_accuracy
 from aiperf.train import conf as train_conf
 
-
-@pytest.mark.parametrize(
-    ("round_", "epochs", "waits"), [(1, 15, 6), (2, 30, 8), (3, 45, 10), (4, 60, 12), (8, 60, 20), (50, 60, 20)]
-)
-def test_rounds_lengthen_as_the_paper_and_the_predecessor_say(round_: int, epochs: int, waits: int) -> None:
-    assert (epoch_limit(PAPER, round_), patience(PAPER, round_)) == (epochs, waits)
+PROCEDURE = ScheduleConf().procedure()
 
 
 def test_an_improvement_too_small_is_none() -> None:
@@ -36,7 +32,7 @@ def test_a_power_law_is_predicted_where_it_goes(ceiling: float, gain: float, exp
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=45), st.integers(1, 6))
 def test_what_the_search_is_told_lies_between_the_best_seen_and_one(accuracies: list[float], round_: int) -> None:
-    told = told_accuracy(PAPER, round_, accuracies)
+    told = told_accuracy(PROCEDURE, round_, accuracies)
 
     assert max(accuracies) <= told <= 1
     if round_ > 3 or len(accuracies) < 5:
@@ -44,7 +40,7 @@ def test_what_the_search_is_told_lies_between_the_best_seen_and_one(accuracies: 
 
 
 def test_an_endless_climb_is_never_predicted_above_one() -> None:
-    assert told_accuracy(PAPER, 1, [0.1 * x for x in range(1, 10)]) <= 1
+    assert told_accuracy(PROCEDURE, 1, [0.1 * x for x in range(1, 10)]) <= 1
 
 
 @pytest.mark.parametrize("module", [procedure, score, seeds, train_conf])

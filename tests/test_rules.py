@@ -10,6 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,9 @@ from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.sittings import drive
 from aiperf.train.data.conf import SyntheticConf
 from cluster.conf import SimulatedConf
-from morphism import cost, start
+from morphism import Budget, Convolution, Kernel, Skip, cost, legal, start
+from morphism.sites import depths
+from searchers import Finished, History, Proposed, Request
 from searchers.conf import RandomConf, TpeConf
 
 RANKED = configure(["+cluster=simulated", "dataset=imagenet", "schedule=ranking"])
@@ -286,3 +289,36 @@ def test_a_worker_speaks_every_5_seconds_and_less_often_where_there_are_more_tha
     workers: int, seconds: float
 ) -> None:
     assert progress_seconds(limits_of(open_run(RANKED).first), workers) == seconds
+
+
+def test_the_16_best_trials_can_be_parents() -> None:
+    history = History(ranked_plan("start=resnet20").space)
+    for number in range(40):
+        history.tell([Proposed(number, 1, None, (), 64, None, f"f{number}"), Finished(number, number / 100)])
+
+    assert history.parents() == tuple(range(39, 23, -1))
+
+
+def test_a_skip_spans_6_relus_at_most_and_a_kernel_grows_to_7() -> None:
+    graph = start("resnet50_v1")
+    depth = depths(graph)
+    morphs = legal(graph, Budget(None, None, None))
+
+    spans = {depth[graph.index(m.target)] - depth[graph.index(m.source)] for m in morphs if isinstance(m, Skip)}
+    assert spans == set(range(6))  # with the ReLU that it ends before: 1 to 6
+    assert {m.kernel for m in morphs if isinstance(m, Kernel)} == {5, 7}
+
+
+def test_tuned_kernels_are_odd_from_the_parents_size_to_7_on_all_but_the_images_convolution() -> None:
+    graph = start("resnet20")  # its stem is a 3×3 that reads the image
+    space = replace(ranked_plan("start=resnet20").space, budget=Budget(None, None, None))
+    history = History(space)
+    history.tell([Proposed(0, 1, None, (), 64, None, graph.fingerprint), Finished(0, 0.5)])
+    tuner = TpeConf().build()
+
+    tuned = [tuner.tune(history, Request(number, 4, 0), graph, graph) for number in range(1, 40)]
+
+    assert {each.kernel_size for each in tuned} == {3, 5, 7}
+    enlarged = {morph.convolution for each in tuned for morph in each.morphs if isinstance(morph, Kernel)}
+    by_hand = {node.name for node in graph.nodes if isinstance(node.op, Convolution) and node.op.kernel == 3}
+    assert enlarged == by_hand - {graph.nodes[1].name}

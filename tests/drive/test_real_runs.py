@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -95,10 +96,13 @@ def test_a_run_from_the_first_word_to_the_report_with_every_proposal_rederived(b
     assert said[-1].endswith("report.html") and any(line.startswith("score ") for line in said)
 
 
-def test_a_driver_killed_at_a_random_moment_loses_at_most_the_epoch_in_progress(begin: Begin) -> None:
-    chooser = random.Random(0)
+@pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9)]])
+def test_a_driver_killed_at_a_random_moment_loses_at_most_the_epoch_in_progress(begin: Begin, seed: int) -> None:
+    """The seed stands in the test's name; it draws after which epoch, and how long after it."""
+    chooser = random.Random(seed)
     run = begin(*SMALL, "schedule.duration_seconds=45")
-    killed = run.until(some(EpochFinished, chooser.randint(2, 7)))
+    killed = run.until(some(EpochFinished, chooser.randint(1, 7)))
+    time.sleep(chooser.uniform(0.0, 2.0))  # about two epochs: any point of an epoch, a checkpoint, a change of trials
     run.kill()
 
     before = run.events()

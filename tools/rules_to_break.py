@@ -1,0 +1,774 @@
+"""The rules of docs/benchmark.md, each with one edit that breaks it and the tests that must see it (break_rules.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule, and how it is broken."""
+
+    what: str
+    file: str
+    before: str
+    """Stands there exactly once."""
+    after: str
+    tests: tuple[str, ...]
+    """Node ids; one that fails has seen the rule broken."""
+
+    @property
+    def edit(self) -> str:
+        """In one line: what differs."""
+        return f"{' '.join(self.before.split())} → {' '.join(self.after.split())}".replace("|", "/")
+
+
+COST = ("tests/morphism/test_cost.py::test_each_layer_costs_what_tables_i_and_ii_say",)
+TABLES = ("tests/morphism/test_tables.py::test_table_iii_by_layer",)
+LAWS = "tests/test_rules.py::"
+SCORE = "tests/test_score.py::"
+LEDGER = "tests/test_ledger.py::"
+TRAIN = "tests/train/test_training_law.py::"
+RANK = ("tests/report/test_ranking.py::test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it",)
+ROUNDS = (
+    LAWS + "test_rounds_of_the_ranking_schedule_lengthen_as_the_paper_and_the_predecessor_say",
+    LAWS + "test_a_trial_stops_when_its_loss_has_not_fallen_by_a_thousandth_for_its_rounds_patience",
+)
+TOLD = (
+    LAWS + "test_in_rounds_1_to_3_the_search_is_told_where_the_curve_will_be_at_epoch_60",
+    LAWS + "test_after_the_warm_up_rounds_the_search_is_told_the_best_measured",
+)
+FITTED = (LAWS + "test_the_prediction_is_the_least_squares_fit_with_a_ceiling_of_1_and_a_gain_that_is_none_or_more",)
+LINES = (LEDGER + "test_every_line_holds_the_time_that_was_really_spent_so",)
+KEPT = ("tests/morphism/test_morphs.py::test_every_legal_morph_preserves_the_function",)
+TUNING = "tests/searchers/test_tuning.py::"
+
+OPERATIONS = (
+    Rule(
+        "convolution: 2·K²·Ci·Ho·Wo·Co forward",
+        "morphism/cost.py",
+        "            forward = 2 * weights * output.height * output.width\n",
+        "            forward = 1 * weights * output.height * output.width\n",
+        COST,
+    ),
+    Rule(
+        "convolution: channels of one group enter",
+        "morphism/cost.py",
+        "(entering.channels // op.groups) * output.channels",
+        "entering.channels * output.channels",
+        COST,
+    ),
+    Rule(
+        "convolution: the update is charged",
+        "morphism/cost.py",
+        "return LayerCost(forward, forward, gradients + 2 * weights, forward, gradients, weights)",
+        "return LayerCost(forward, forward, gradients, forward, gradients, weights)",
+        COST,
+    ),
+    Rule(
+        "the convolution that reads the image needs no gradient of it",
+        "morphism/cost.py",
+        "output.width\n            gradients = forward if reads_image else 2 * forward",
+        "output.width\n            gradients = 2 * forward",
+        TABLES,
+    ),
+    Rule(
+        "dense: 2·(Ci + 1)·Co for the update",
+        "morphism/cost.py",
+        "parameters = (entering.features + 1) * op.out_features",
+        "parameters = entering.features * op.out_features",
+        COST,
+    ),
+    Rule(
+        "batch normalisation: 7 an element",
+        "morphism/cost.py",
+        "forward = 7 * output.elements",
+        "forward = 6 * output.elements",
+        COST,
+    ),
+    Rule(
+        "batch normalisation: 36 a layer, however large",
+        "morphism/cost.py",
+        "return LayerCost(forward, forward, 36, 0, 0, 2 * output.channels)",
+        "return LayerCost(forward, forward, 36 * output.elements, 0, 0, 2 * output.channels)",
+        COST,
+    ),
+    Rule(
+        "ReLU, add: 1 an output element",
+        "morphism/cost.py",
+        "            elements = output.elements\n            return LayerCost(elements, elements)",
+        "            elements = 0\n            return LayerCost(elements, elements)",
+        COST,
+    ),
+    Rule(
+        "max-pooling: K² an output element",
+        "morphism/cost.py",
+        "forward = op.kernel * op.kernel * output.elements",
+        "forward = (op.kernel * op.kernel - 1) * output.elements",
+        COST,
+    ),
+    Rule(
+        "global average pooling: 4 a channel for the division",
+        "morphism/cost.py",
+        "forward = inputs[0].elements + 4 * output.elements",
+        "forward = inputs[0].elements + output.elements",
+        COST,
+    ),
+    Rule(
+        "average pooling: K² + 4 an output element",
+        "morphism/cost.py",
+        "forward = (op.kernel * op.kernel + 4) * output.elements",
+        "forward = op.kernel * op.kernel * output.elements",
+        COST,
+    ),
+    Rule(
+        "softmax: 13 a class",
+        "morphism/cost.py",
+        "forward = 13 * output.elements",
+        "forward = 21 * output.elements",
+        COST,
+    ),
+    Rule(
+        "concat: 0",
+        "morphism/cost.py",
+        "        case Concat() | Input():\n            return LayerCost()",
+        "        case Concat() | Input():\n            return LayerCost(output.elements)",
+        COST,
+    ),
+    Rule(
+        "dropout: 2 an element in training, 0 in validation",
+        "morphism/cost.py",
+        "return LayerCost(2 * output.elements, 0)",
+        "return LayerCost(2 * output.elements, 2 * output.elements)",
+        ("tests/morphism/test_cost.py::test_dropout_works_in_training_and_not_in_evaluation",),
+    ),
+    Rule(
+        "an operation that the counter does not know is an error",
+        "morphism/cost.py",
+        "            return LayerCost()\n        case _:\n            assert_never(op)",
+        "            return LayerCost()\n        case _:\n            return LayerCost()",
+        ("tests/morphism/test_cost.py::test_an_operation_that_the_counter_does_not_know_is_an_error_and_never_zero",),
+    ),
+    Rule(
+        "a validation image counts its forward operations",
+        "aiperf/books.py",
+        "training * operations.training + validation * operations.validation",
+        "training * operations.training + validation * operations.training",
+        (SCORE + "test_the_score_is_the_work_inside_the_window_over_its_length",),
+    ),
+    Rule(
+        "the last partial batch counts with the images it has",
+        "aiperf/train/loop.py",
+        "exchanged, batch.global_count, True)",
+        "exchanged, ready.batch * ranks, True)",
+        ("tests/train/test_loop.py::test_every_image_of_every_epoch_is_counted_once",),
+    ),
+    Rule(
+        "the second count has no updates",
+        "morphism/cost.py",
+        "return LayerCost(forward, forward, gradients + 2 * weights, forward, gradients, weights)",
+        "return LayerCost(forward, forward, gradients + 2 * weights, forward, gradients + 2 * weights, weights)",
+        ("tests/morphism/test_cost.py::test_the_tensor_count_is_convolutions_and_products_alone_without_updates",),
+    ),
+)
+
+SCORES = (
+    Rule(
+        "the valid window begins where the warm-up ends",
+        "aiperf/score.py",
+        "return Window(books.started.warmup_seconds, min(end, books.started.duration_seconds))",
+        "return Window(0.0, min(end, books.started.duration_seconds))",
+        (SCORE + "test_the_score_is_the_work_inside_the_window_over_its_length",),
+    ),
+    Rule(
+        "the valid window ends with the declared length at the latest",
+        "aiperf/score.py",
+        "return Window(books.started.warmup_seconds, min(end, books.started.duration_seconds))",
+        "return Window(books.started.warmup_seconds, end)",
+        (SCORE + "test_an_interval_that_straddles_an_edge_counts_in_proportion",),
+    ),
+    Rule(
+        "a straddling interval counts by its part inside",
+        "aiperf/score.py",
+        "return np.where(length > 0, np.clip(overlap, 0.0, None) / np.where(length > 0, length, 1.0), moment)",
+        "return np.where(length > 0, (overlap > 0).astype(np.float64), moment)",
+        (SCORE + "test_an_interval_that_straddles_an_edge_counts_in_proportion",),
+    ),
+    Rule(
+        "an interval without length counts where it lies",
+        "aiperf/score.py",
+        "np.where(length > 0, length, 1.0), moment)",
+        "np.where(length > 0, length, 1.0), 0.0)",
+        (SCORE + "test_an_interval_without_length_counts_where_it_lies",),
+    ),
+    Rule(
+        "error: never below 1/(2 · validation images)",
+        "aiperf/score.py",
+        '1.0 / (2 * int(books.started.dataset["validation_images"]))',
+        "1e-9",
+        (SCORE + "test_the_error_is_never_below_half_an_image_and_undefined_before_an_evaluation",),
+    ),
+    Rule(
+        "regulated score: −ln(error) × score",
+        "aiperf/score.py",
+        "return -math.log(error) * flops_per_second",
+        "return -math.log10(error) * flops_per_second",
+        (SCORE + "test_the_regulated_score_follows_equation_3",),
+    ),
+    Rule(
+        "95 % interval: 40 blocks",
+        "aiperf/score.py",
+        "BLOCKS = 40",
+        "BLOCKS = 20",
+        ("tests/test_golden_journals.py::test_a_recorded_journal_scores_the_same_to_the_last_digit",),
+    ),
+    Rule(
+        "95 % interval: from the 2.5th to the 97.5th percentile",
+        "aiperf/score.py",
+        "[2.5, 97.5]",
+        "[5, 95]",
+        ("tests/test_golden_journals.py::test_a_recorded_journal_scores_the_same_to_the_last_digit",),
+    ),
+    Rule(
+        "busy share: over the most accelerators ever present at once",
+        "aiperf/score.py",
+        "    whole = capacity(books) * inside.seconds\n    return work(",
+        "    whole = sum((each.left or inside.end) - each.joined for each in books.presences) * 2\n    return work(",
+        (LEDGER + "test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window",),
+    ),
+    Rule(
+        "busy share: taken for all ranks of the worker",
+        "aiperf/score.py",
+        "work(rows.busy * rows.ranks, rows, inside)",
+        "work(rows.busy, rows, inside)",
+        (LEDGER + "test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window",),
+    ),
+    Rule(
+        "wasted work: an epoch begun again after a loss counts once",
+        "aiperf/books.py",
+        "            opened.done_again[epoch] = attempt\n            self._waste(opened, epoch)",
+        "            opened.done_again[epoch] = attempt",
+        (SCORE + "test_an_epoch_done_again_after_a_loss_counts_once_and_its_first_part_is_wasted",),
+    ),
+    Rule(
+        "wasted work: an epoch begun again with a smaller batch counts once",
+        "aiperf/books.py",
+        "                opened = self._open[event.trial]\n                self._waste(opened, opened.epoch)",
+        "                opened = self._open[event.trial]",
+        (SCORE + "test_an_epoch_begun_again_with_a_smaller_batch_counts_once",),
+    ),
+    Rule(
+        "downtime stands beside the score",
+        "aiperf/books.py",
+        "self.down_seconds += event.down_seconds",
+        "self.down_seconds += 0.0",
+        (SCORE + "test_the_time_a_killed_driver_was_down_stays_in_the_denominator",),
+    ),
+    Rule(
+        "a worker speaks every max(5 s, workers/50 s)",
+        "aiperf/limits.py",
+        "max(limits.progress_seconds, workers / limits.progress_per_second)",
+        "limits.progress_seconds",
+        (LAWS + "test_a_worker_speaks_every_5_seconds_and_less_often_where_there_are_more_than_250",),
+    ),
+)
+
+LEDGERS = (
+    Rule(
+        "ledger: training is busy less communication and validation",
+        "aiperf/ledger.py",
+        "busy - communication - validation",
+        "busy - communication",
+        LINES,
+    ),
+    Rule(
+        "ledger: communication has its own clock",
+        "aiperf/ledger.py",
+        '"communication": communication,',
+        '"communication": 0.0,',
+        LINES,
+    ),
+    Rule(
+        "ledger: validation has its own clock",
+        "aiperf/ledger.py",
+        '"validation": validation,',
+        '"validation": 0.0,',
+        LINES,
+    ),
+    Rule(
+        "ledger: input has its own clock",
+        "aiperf/ledger.py",
+        '"input": seconds(columns.input)',
+        '"input": seconds(columns.checkpoint)',
+        LINES,
+    ),
+    Rule(
+        "ledger: checkpoint has its own clock",
+        "aiperf/ledger.py",
+        '"checkpoint": seconds(columns.checkpoint)',
+        '"checkpoint": 0.0',
+        LINES,
+    ),
+    Rule(
+        "ledger: start is from the order to the weights",
+        "aiperf/ledger.py",
+        "started += part * (1.0 - compiling)",
+        "started += part",
+        LINES,
+    ),
+    Rule(
+        "ledger: compile has its own clock",
+        "aiperf/ledger.py",
+        "compiled += part * compiling",
+        "compiled += 0.0",
+        LINES,
+    ),
+    Rule(
+        "ledger: gap is a worker without a trial",
+        "aiperf/books.py",
+        'self.spells.append(Spell("gap", presence.ranks, presence.free_since, event.at))',
+        "pass",
+        LINES,
+    ),
+    Rule(
+        "ledger: lost is from an attempt's last word to its loss",
+        "aiperf/books.py",
+        'self.spells.append(Spell("lost", presence.ranks, opened.worked, since))',
+        "pass",
+        LINES,
+    ),
+    Rule(
+        "ledger: absent is the whole less those present",
+        "aiperf/ledger.py",
+        '"absent": whole - present',
+        '"absent": 0.0',
+        LINES,
+    ),
+)
+
+PROCEDURE = (
+    Rule("rounds: 15, 30, 45, 60 epochs", "aiperf/limits.py", "[15, 30, 45, 60]", "[10, 30, 45, 60]", ROUNDS),
+    Rule("rounds: 60 epochs from round 4 on", "aiperf/limits.py", "[15, 30, 45, 60]", "[15, 30, 45, 75]", ROUNDS),
+    Rule("patience: 6 in round 1", "aiperf/limits.py", "    patience: int = 6\n", "    patience: int = 1\n", ROUNDS),
+    Rule("patience: 2 more each round", "aiperf/limits.py", "patience_step: int = 2", "patience_step: int = 1", ROUNDS),
+    Rule("patience: 20 at most", "aiperf/limits.py", "largest_patience: int = 20", "largest_patience: int = 1", ROUNDS),
+    Rule("improvement: 0.001", "aiperf/limits.py", "improvement: float = 0.001", "improvement: float = 0.01", ROUNDS),
+    Rule(
+        "patience grows with the round, in the function",
+        "aiperf/procedure.py",
+        "procedure.patience + procedure.patience_step * (round_ - 1)",
+        "procedure.patience + procedure.patience_step * round_",
+        ROUNDS,
+    ),
+    Rule(
+        "an improvement is one by 0.001 under the best",
+        "aiperf/procedure.py",
+        "if loss < best - improvement:",
+        "if loss < best:",
+        ROUNDS,
+    ),
+    Rule("warm-up rounds: 3", "aiperf/limits.py", "warmup_rounds: int = 3", "warmup_rounds: int = 9", TOLD),
+    Rule(
+        "a worker's round is the trials it began, attempts not counted anew",
+        "aiperf/run.py",
+        "    if event.attempt == 1:\n        worker.round += 1\n",
+        "    worker.round += 1\n    if event.attempt == 1:\n",
+        (
+            "tests/test_run.py::test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_counted_anew",
+            LAWS + "test_in_a_run_a_round_is_a_trial_and_an_attempt_is_none",
+        ),
+    ),
+    Rule(
+        "in warm-up rounds a predicted accuracy is told",
+        "aiperf/procedure.py",
+        "return best if predicted is None or not best <= predicted <= 1.0 else predicted",
+        "return best",
+        TOLD,
+    ),
+    Rule(
+        "the prediction is of epoch 60",
+        "aiperf/procedure.py",
+        "predicted_accuracy(accuracies, procedure.epochs[-1])",
+        "predicted_accuracy(accuracies, procedure.epochs[0])",
+        TOLD,
+    ),
+    Rule(
+        "a prediction outside [best seen, 1] gives way to the best seen",
+        "aiperf/procedure.py",
+        "not best <= predicted <= 1.0 else",
+        "not 0.0 <= predicted <= 1.0 else",
+        (LAWS + "test_a_prediction_below_the_best_seen_gives_way_to_that",),
+    ),
+    Rule(
+        "a prediction takes 5 epochs",
+        "aiperf/procedure.py",
+        "if len(accuracies) < 5:",
+        "if len(accuracies) < 3:",
+        (LAWS + "test_a_prediction_takes_5_epochs_and_with_fewer_the_best_seen_is_told",),
+    ),
+    Rule("prediction: c ≤ 1", "aiperf/procedure.py", "    if ceiling > 1.0:\n", "    if ceiling > 9.0:\n", FITTED),
+    Rule("prediction: a ≥ 0", "aiperf/procedure.py", "    if gain < 0.0:\n", "    if gain < -9.0:\n", FITTED),
+    Rule(
+        "prediction: least squares over the whole curve",
+        "aiperf/procedure.py",
+        "exponent = min(exponents, key=lambda b: _fit(curve, b)[0])",
+        "exponent = exponents[20]",
+        FITTED + TOLD,
+    ),
+    Rule(
+        "later the best measured is told",
+        "aiperf/procedure.py",
+        "    if round_ > procedure.warmup_rounds:\n        return best\n",
+        "    if round_ > procedure.warmup_rounds:\n        return accuracies[-1]\n",
+        (
+            LAWS + "test_in_a_run_the_search_is_told_predictions_in_rounds_1_to_3_and_measurements_later",
+            "tests/test_procedure.py::test_what_the_search_is_told_lies_between_the_best_seen_and_one",
+        ),
+    ),
+    Rule(
+        "no architecture is trained twice",
+        "aiperf/propose.py",
+        "if (holder := history.holder(graph.fingerprint)) is not None:",
+        "if (holder := history.holder(graph.fingerprint)) is not None and False:",
+        ("tests/test_propose.py::test_an_architecture_that_is_another_trials_is_rejected_and_the_trial_is_named",),
+    ),
+    Rule(
+        "at most 16 parents",
+        "searchers/history.py",
+        "PARENTS: Final = 16",
+        "PARENTS: Final = 17",
+        (LAWS + "test_the_16_best_trials_can_be_parents",),
+    ),
+    Rule(
+        "the starting network's proposal is itself",
+        "searchers/propose.py",
+        "parent, morphs = (None, ()) if is_start else searcher.propose(history, request)",
+        "parent, morphs = searcher.propose(history, request)",
+        (
+            "tests/searchers/test_searchers.py::test_proposal_0_is_the_starting_graph_and_those_before_any_result_grow_from_it",
+        ),
+    ),
+)
+
+MORPHS = (
+    Rule(
+        "deepen: a 3×3 convolution that is the identity",
+        "morphism/apply.py",
+        'Identity(f"{conv}.weight", (channels, channels, 3, 3))',
+        'Zero(f"{conv}.weight", (channels, channels, 3, 3))',
+        KEPT,
+    ),
+    Rule(
+        "deepen: γ takes back what the normalisation divides by",
+        "morphism/apply.py",
+        "(1.0 + BATCH_NORMALISATION_EPSILON) ** 0.5",
+        "1.1",
+        KEPT,
+    ),
+    Rule(
+        "widen: copies are divided so that sums stay",
+        "morphism/apply.py",
+        '        plan.append(Divide(f"{node.name}.weight", 1, counts[entering]))\n',
+        "",
+        KEPT,
+    ),
+    Rule(
+        "skip: γ = 0",
+        "morphism/apply.py",
+        'Zero(f"{norm}.weight", (joined,))',
+        'Fill(f"{norm}.weight", (joined,), 1.0)',
+        KEPT,
+    ),
+    Rule(
+        "skip: the branch's convolution is not zero, or it would never learn",
+        "morphism/apply.py",
+        'Fresh(f"{conv}.weight", (joined, entering, 1, 1), fan_in=entering, ordinal=0)',
+        'Zero(f"{conv}.weight", (joined, entering, 1, 1))',
+        (
+            "tests/morphism/test_morphs.py::test_a_skip_branch_is_1x1_with_stride_where_maps_shrink_and_begins_at_nothing",
+        ),
+    ),
+    Rule(
+        "skip: over at most 6 ReLUs",
+        "morphism/sites.py",
+        "LONGEST_SKIP = 6",
+        "LONGEST_SKIP = 8",
+        (LAWS + "test_a_skip_spans_6_relus_at_most_and_a_kernel_grows_to_7",),
+    ),
+    Rule(
+        "kernel: up to 7×7",
+        "morphism/sites.py",
+        "LARGEST_GROWN_KERNEL = 7",
+        "LARGEST_GROWN_KERNEL = 9",
+        (LAWS + "test_a_skip_spans_6_relus_at_most_and_a_kernel_grows_to_7",),
+    ),
+    Rule(
+        "a child inherits its parent's trained weights",
+        "aiperf/train/prepare.py",
+        "        if order.parent is None:\n            ancestor = build(parent)",
+        "        if True:\n            ancestor = build(parent)",
+        ("tests/train/test_loop.py::test_a_child_begins_with_its_parents_weights",),
+    ),
+    Rule(
+        "noise of 1e-3 of the tensor's RMS parts the copies",
+        "aiperf/train/noise.py",
+        "relative: float = 1e-3",
+        "relative: float = 1e-2",
+        (TRAIN + "test_copies_of_a_channel_part_by_a_thousandth_of_the_tensors_rms_unless_told_otherwise",),
+    ),
+)
+
+BUDGET_AND_TUNING = (
+    Rule(
+        "budget: 4 × the start's operations and parameters",
+        "aiperf/conf.py",
+        "    factor: float = 4.0\n",
+        "    factor: float = 5.0\n",
+        (LAWS + "test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_memory_at_batch_32",),
+    ),
+    Rule(
+        "budget: parameters too",
+        "morphism/legal.py",
+        "int(factor * start.forward_flops), int(factor * start.parameters)",
+        "int(factor * start.forward_flops), int(2 * factor * start.parameters)",
+        (LAWS + "test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_memory_at_batch_32",),
+    ),
+    Rule(
+        "budget: 90 % of the smallest accelerator's memory",
+        "aiperf/conf.py",
+        "memory_share: float = 0.9",
+        "memory_share: float = 1.0",
+        (LAWS + "test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_memory_at_batch_32",),
+    ),
+    Rule(
+        "budget: memory at batch 32",
+        "aiperf/conf.py",
+        "    batch: int = 32\n",
+        "    batch: int = 16\n",
+        (LAWS + "test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_memory_at_batch_32",),
+    ),
+    Rule(
+        "a proposal over the budget is rejected",
+        "aiperf/propose.py",
+        "if not history.space.budget.allows(counted):",
+        "if False:",
+        ("tests/test_propose.py::test_what_one_budget_allows_is_rejected_under_a_smaller_one",),
+    ),
+    Rule(
+        "TPE from round 4 on",
+        "aiperf/plan.py",
+        "tuning_from_round=conf.schedule.warmup_rounds + 1",
+        "tuning_from_round=conf.schedule.warmup_rounds + 2",
+        (LAWS + "test_ranking_runs_tune_from_round_4_batches_from_8_to_a_twentieth_of_a_ranks_images",),
+    ),
+    Rule(
+        "no tuning before it",
+        "searchers/propose.py",
+        "request.round < space.tuning_from_round",
+        "request.round < 1",
+        (TUNING + "test_rounds_before_tuning_take_the_default_and_leave_the_kernels",),
+    ),
+    Rule(
+        "kernel size: odd, up to 7",
+        "searchers/kernel_size.py",
+        "LARGEST: Final = 7",
+        "LARGEST: Final = 9",
+        (LAWS + "test_tuned_kernels_are_odd_from_the_parents_size_to_7_on_all_but_the_images_convolution",),
+    ),
+    Rule(
+        "kernel size: not of the convolution that reads the image",
+        "searchers/kernel_size.py",
+        "node.op.kernel % 2 and not reads_image",
+        "node.op.kernel % 2",
+        (LAWS + "test_tuned_kernels_are_odd_from_the_parents_size_to_7_on_all_but_the_images_convolution",),
+    ),
+    Rule(
+        "kernel size: from the parent's on",
+        "searchers/kernel_size.py",
+        "return min(sizes) if sizes else None",
+        "return 3 if sizes else None",
+        (TUNING + "test_a_childs_kernels_begin_at_its_parents_size",),
+    ),
+    Rule(
+        "kernel size: over the budget the largest within it stands in",
+        "searchers/tpe.py",
+        "                kernel_size -= STEP\n",
+        "                kernel_size = from_size - STEP\n",
+        (TUNING + "test_the_largest_kernel_within_the_budget_stands_in_for_one_beyond_it",),
+    ),
+    Rule(
+        "batch size: steps of 8",
+        "searchers/tpe.py",
+        "BATCH_STEP: Final = 8",
+        "BATCH_STEP: Final = 4",
+        (LAWS + "test_in_a_run_batches_are_the_default_before_round_4_and_tuned_in_steps_of_8_from_it_on",),
+    ),
+    Rule(
+        "batch size: at most training images / (20 · ranks)",
+        "aiperf/plan.py",
+        "dataset.training_images // (20 * ranks)",
+        "dataset.training_images // (10 * ranks)",
+        (LAWS + "test_ranking_runs_tune_from_round_4_batches_from_8_to_a_twentieth_of_a_ranks_images",),
+    ),
+    Rule(
+        "batch size: at most the measured ceiling",
+        "searchers/tpe.py",
+        "highest = space.largest_batch_size if history.ceiling is None else min(history.ceiling, space.largest_batch_size)",
+        "highest = space.largest_batch_size",
+        (TUNING + "test_batches_go_from_the_smallest_to_the_ceiling_or_the_largest_in_steps_of_8",),
+    ),
+    Rule(
+        "batch size: 8 at the least",
+        "aiperf/conf.py",
+        "    smallest: int = 8\n",
+        "    smallest: int = 16\n",
+        (LAWS + "test_ranking_runs_tune_from_round_4_batches_from_8_to_a_twentieth_of_a_ranks_images",),
+    ),
+    Rule(
+        "batch before round 4: 448 in the ranking schedule",
+        "conf/schedule/ranking.yaml",
+        "  default: 448",
+        "  default: 256",
+        (LAWS + "test_ranking_runs_tune_from_round_4_batches_from_8_to_a_twentieth_of_a_ranks_images",),
+    ),
+    Rule(
+        "batch before round 4: 64 otherwise",
+        "aiperf/conf.py",
+        "    default: int = 64\n",
+        "    default: int = 32\n",
+        (LAWS + "test_in_a_run_batches_are_the_default_before_round_4_and_tuned_in_steps_of_8_from_it_on",),
+    ),
+    Rule(
+        "batch before round 4: bounded by the ceiling",
+        "searchers/propose.py",
+        "min(space.default_batch_size, history.ceiling)",
+        "space.default_batch_size",
+        (TUNING + "test_a_measured_ceiling_holds_for_the_default_too",),
+    ),
+    Rule(
+        "out of memory: three quarters of the batch",
+        "aiperf/train/batch_sizes.py",
+        "batch * 3 // 4 // LEAST * LEAST",
+        "batch // 2 // LEAST * LEAST",
+        ("tests/test_procedure.py::test_worked_numbers_in_docstrings_are_true",),
+    ),
+    Rule(
+        "out of memory is a pruned point",
+        "searchers/history.py",
+        'self._pruned.append(Point(from_batch_size, kernel_size, "out of memory"))',
+        "pass",
+        ("tests/searchers/test_history.py::test_a_batch_that_shrank_is_known_and_its_point_is_pruned",),
+    ),
+)
+
+TRAINING = (
+    Rule(
+        "SGD: momentum 0.9",
+        "aiperf/train/conf.py",
+        "momentum: float = 0.9",
+        "momentum: float = 0.8",
+        (TRAIN + "test_a_ranking_run_trains_by_sgd_with_momentum_09_and_weight_decay_5e_5",),
+    ),
+    Rule(
+        "SGD: the momentum is used",
+        "aiperf/train/optimiser.py",
+        "        momentum=conf.momentum,\n",
+        "",
+        (TRAIN + "test_a_ranking_run_trains_by_sgd_with_momentum_09_and_weight_decay_5e_5",),
+    ),
+    Rule(
+        "weight decay 5e-5",
+        "aiperf/train/conf.py",
+        "weight_decay: float = 5e-5",
+        "weight_decay: float = 1e-4",
+        (TRAIN + "test_a_ranking_run_trains_by_sgd_with_momentum_09_and_weight_decay_5e_5",),
+    ),
+    Rule(
+        "learning rate 0.1",
+        "aiperf/train/conf.py",
+        "learning_rate: float = 0.1\n",
+        "learning_rate: float = 0.2\n",
+        (TRAIN + "test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_ends_after_60_epochs",),
+    ),
+    Rule(
+        "learning rate: falls over 60 epochs",
+        "aiperf/train/conf.py",
+        "decay_epochs: int = 60",
+        "decay_epochs: int = 90",
+        (TRAIN + "test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_ends_after_60_epochs",),
+    ),
+    Rule(
+        "learning rate: scaling is off",
+        "aiperf/train/conf.py",
+        "scale_learning_rate: bool = False",
+        "scale_learning_rate: bool = True",
+        (TRAIN + "test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_ends_after_60_epochs",),
+    ),
+    Rule(
+        "label smoothing 0.1",
+        "aiperf/train/conf.py",
+        "label_smoothing: float = 0.1",
+        "label_smoothing: float = 0.0",
+        (TRAIN + "test_the_training_loss_smooths_labels_by_a_tenth_and_the_validation_loss_not_at_all",),
+    ),
+    Rule(
+        "label smoothing is used",
+        "aiperf/train/loop.py",
+        ", label_smoothing=place.conf.label_smoothing)",
+        ")",
+        (TRAIN + "test_the_training_loss_smooths_labels_by_a_tenth_and_the_validation_loss_not_at_all",),
+    ),
+    Rule(
+        "He initialisation",
+        "aiperf/train/initialise.py",
+        "sqrt(2.0 / fan_in)",
+        "sqrt(1.0 / fan_in)",
+        (
+            "tests/train/test_initialise.py::test_convolutions_are_he_normal_dense_layers_small_and_normalisation_the_identity",
+        ),
+    ),
+    Rule(
+        "precision is 16-bit float or more, with FP32 master weights",
+        "aiperf/train/conf.py",
+        'PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]',
+        'PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"]',
+        ("tests/train/test_trainer_rules.py::test_an_impossible_choice_is_refused_by_name_with_what_was_found",),
+    ),
+    Rule(
+        "ImageNet: crops of 8–100 %",
+        "aiperf/train/data/crops.py",
+        "_AREA = (0.08, 1.0)",
+        "_AREA = (0.25, 1.0)",
+        ("tests/train/data/test_pixels.py::test_resized_crops_cover_areas_of_8_to_100_percent_evenly",),
+    ),
+    Rule(
+        "ImageNet: flipped half of the time",
+        "aiperf/train/data/crops.py",
+        "is_mirrored = u[-1] < 0.5",
+        "is_mirrored = u[-1] < 0.0",
+        ("tests/train/data/test_pixels.py::test_resized_crops_cover_areas_of_8_to_100_percent_evenly",),
+    ),
+    Rule(
+        "ImageNet: validation on the centre 224 of a shorter side of 256",
+        "aiperf/train/data/opening.py",
+        "CentreCrop(224 / 256 if conf.is_resized_crop else 1.0)",
+        "CentreCrop(1.0)",
+        (TRAIN + "test_imagenet_is_validated_on_the_centre_224_of_a_shorter_side_of_256",),
+    ),
+    Rule(
+        "CIFAR-10: pad 4, crop",
+        "aiperf/train/data/opening.py",
+        "conf.image // 8",
+        "conf.image // 16",
+        (TRAIN + "test_imagenet_is_trained_on_resized_crops_and_small_images_on_shifts_by_an_eighth",),
+    ),
+    Rule(
+        "CIFAR-10: flip",
+        "aiperf/train/data/crops.py",
+        "places[:, 1], u[:, 2] < 0.5",
+        "places[:, 1], u[:, 2] < 0.0",
+        ("tests/train/data/test_pixels.py::test_shifts_reach_every_place_and_mirror_half",),
+    ),
+)
+
+RULES: tuple[Rule, ...] = (*OPERATIONS, *SCORES, *LEDGERS, *PROCEDURE, *MORPHS, *BUDGET_AND_TUNING, *TRAINING)

@@ -39,6 +39,19 @@ def test_every_source_file_that_a_page_names_exists(page: Path) -> None:
     assert [name for name in named if not (PROJECT / name).is_file()] == []
 
 
+def test_every_section_of_measured_figures_names_a_command_that_is_there() -> None:
+    headings = re.findall(r"^## (.*)$", (PROJECT / "benchmarks/results.md").read_text(), re.MULTILINE)
+
+    commands = {heading: re.findall(r"`python -m ([\w.]+)", heading) for heading in headings}
+    assert [heading for heading, named in commands.items() if not named] == []
+    assert [
+        module
+        for named in commands.values()
+        for module in named
+        if module != "aiperf" and not (PROJECT / (module.replace(".", "/") + ".py")).is_file()
+    ] == []
+
+
 def test_the_map_of_files_names_every_module() -> None:
     there = [path.as_posix() for path in file_map.modules()]
 

@@ -126,8 +126,10 @@ class Run:
     """Trials being trained, longest silent first."""
     droppable: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Trials whose checkpoints nobody will inherit from."""
-    absent_rounds: dict[str, list[int]] = field(default_factory=dict)
-    """Rounds of the workers that were lost on each host, for those that come back there."""
+    absent: OrderedDict[int, tuple[str, int]] = field(default_factory=OrderedDict)
+    """Host and round of the workers that are gone without a successor, longest gone first: those that join go on with them."""
+    absent_on: dict[str, deque[int]] = field(default_factory=dict)
+    """The same by host."""
     children_due: dict[int, int] = field(default_factory=dict)
     """How many unsettled trials still may need a parent's weights."""
     best: list[tuple[float, int]] = field(default_factory=list)
@@ -253,12 +255,25 @@ def evolve(run: Run, event: AnyEvent) -> None:
 
 
 def _joined(run: Run, event: WorkerJoined) -> None:
-    rounds = run.absent_rounds.get(event.host)
-    worker = Worker(event.worker, event.host, event.ranks, event.device, event.at, round=rounds.pop(0) if rounds else 0)
+    worker = Worker(event.worker, event.host, event.ranks, event.device, event.at, round=_taken_over(run, event.host))
     run.workers[event.worker] = worker
     run.next_worker = max(run.next_worker, event.worker + 1)
     run.idle[event.worker] = None
     run.hungry[event.worker] = None
+
+
+def _taken_over(run: Run, host: str) -> int:
+    """The round that a worker goes on with: that of one that was lost on its host, else of the one that is gone longest (its
+    host may have come back under another name), else 0."""
+    if not run.absent:
+        return 0
+    predecessor = run.absent_on[host][0] if host in run.absent_on else next(iter(run.absent))
+    where, round_ = run.absent.pop(predecessor)
+    # The longest gone of all is the longest gone of its host, too.
+    run.absent_on[where].popleft()
+    if not run.absent_on[where]:
+        del run.absent_on[where]
+    return round_
 
 
 def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
@@ -267,7 +282,9 @@ def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
     run.ready.pop(number, None)
     run.hungry.pop(number, None)
     run.departed.add(number)
-    run.absent_rounds.setdefault(worker.host, []).append(worker.round)
+    if worker.round:
+        run.absent[number] = (worker.host, worker.round)
+        run.absent_on.setdefault(worker.host, deque()).append(number)
     for request in worker.requested:
         # A late answer finds no request and changes nothing.
         run.requests.pop(request, None)
@@ -307,7 +324,7 @@ def _is_served(run: Run, worker: Worker) -> bool:
 def _started(run: Run, event: TrialStarted) -> None:
     trial, worker = run.trials[event.trial], run.workers[event.worker]
     if event.attempt == 1:
-        worker.round += 1
+        worker.round = trial.round
         worker.waiting.remove(event.trial)
         run.hungry[event.worker] = None
     run.lost.pop(event.trial, None)

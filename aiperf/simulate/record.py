@@ -110,7 +110,8 @@ class Record:
     """By fingerprint."""
     _ceilings: list[tuple[int, int]] = field(default_factory=list)
     """(line, batch size) of each that is smaller than all before it."""
-    _away: dict[str, list[int]] = field(default_factory=dict)
+    _away: list[tuple[str, int]] = field(default_factory=list)
+    """(host, rounds begun) of those that are gone and have no successor, in the order in which they went."""
     _next_number: int = 0
     _schedule: dict[str, Any] = field(default_factory=dict)
 
@@ -140,8 +141,7 @@ class Record:
                 if event.worker in self.seen:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} came up twice")
                 self.seen.add(event.worker)
-                away = self._away.get(event.host)
-                self.workers[event.worker] = Worker(away.pop(0) if away else 0, event.host)
+                self.workers[event.worker] = Worker(self._rounds_for(event.host), event.host)
             case WorkerLost():
                 if event.worker not in self.workers:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} was lost, and was not there")
@@ -223,9 +223,15 @@ class Record:
             raise BrokenLaw(PRESENT, f"trial {number} is on worker {trial.worker}", number)
         return trial
 
+    def _rounds_for(self, host: str) -> int:
+        """What a worker that joins goes on with: what the first to go of its own host had begun, else the first to go at all."""
+        own = [place for place, (where, _) in enumerate(self._away) if where == host]
+        return self._away.pop(own[0] if own else 0)[1] if self._away else 0
+
     def _worker_gone(self, number: int, *, counts: bool) -> None:
         worker = self.workers.pop(number)
-        self._away.setdefault(worker.host, []).append(worker.rounds)
+        if worker.rounds:
+            self._away.append((worker.host, worker.rounds))
         for waiting in worker.waiting:
             self.trials[waiting].state = "withdrawn"
         for requested in worker.requested:

@@ -172,7 +172,7 @@ def beginning_anew_with_a_worker_that_comes_back(patch: pytest.MonkeyPatch) -> N
     joined = aiperf.run._joined
 
     def as_new(run: Run, event: WorkerJoined) -> None:
-        run.absent_rounds.clear()
+        run.absent.clear()
         joined(run, event)
 
     patch.setattr(aiperf.run, "_joined", as_new)

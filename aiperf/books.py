@@ -188,7 +188,9 @@ class Books:
                 self._start(event, presence.ranks)
             case TrialPrepared():
                 opened = self._open[event.trial]
-                opened.ranks, opened.worked = event.ranks, event.at
+                opened.ranks = event.ranks
+                if opened.worked == opened.ordered:  # else its word came after those of its work
+                    opened.worked = event.at
                 self.preparations.append(
                     Preparation(
                         event.trial,

@@ -101,7 +101,8 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                 return []
             return [CeilingMeasured(at=now, worker=word.worker, family=word.family, batch_size=word.batch_size)]
         case Prepared():
-            if _current(run, word.trial, word.attempt) is None:
+            trial = _current(run, word.trial, word.attempt)
+            if trial is None or trial.is_prepared:
                 return []
             return [
                 TrialPrepared(
@@ -263,11 +264,19 @@ def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
                 reason=f"it was called done ({word.reason}), but its end has not arrived: {trial.epoch} epochs have",
             )
         ]
-    return [finish(run, trial, reason, now)]
+    return end(run, trial, reason, now)
+
+
+def end(run: Run, trial: Trial, reason: str, now: float) -> list[AnyEvent]:
+    """A trial all of whose epochs have been heard of comes to its end. One that was never saved leaves nothing to inherit."""
+    events: list[AnyEvent] = [finish(run, trial, reason, now)]
+    if not trial.saved_epoch:
+        events.append(CheckpointDropped(at=now, trial=trial.number, reason="none was ever written"))
+    return events
 
 
 def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
-    """The end of a trial all of whose epochs have been heard of."""
+    """Its result."""
     return TrialFinished(
         at=now,
         trial=trial.number,

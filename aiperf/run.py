@@ -86,6 +86,10 @@ class Trial:
     is_settled: bool = False
     told_accuracy: float | None = None
     last_word: float = 0.0
+    is_prepared: bool = False
+    """Whether its attempt has said that the module stands."""
+    has_worked: bool = False
+    """Whether its attempt has told of work."""
     # Of the epoch in progress, so that sums of words become intervals.
     current_epoch: int = 0
     training_images: int = 0
@@ -211,7 +215,9 @@ def evolve(run: Run, event: AnyEvent) -> None:
             _started(run, event)
         case TrialPrepared():
             trial = run.trials[event.trial]
-            trial.last_word = trial.interval_end = event.at
+            trial.is_prepared, trial.last_word = True, event.at
+            if not trial.has_worked:
+                trial.interval_end = event.at
             run.running.move_to_end(event.trial)
         case BatchReduced():
             trial = run.trials[event.trial]
@@ -335,6 +341,7 @@ def _started(run: Run, event: TrialStarted) -> None:
     trial.worker = event.worker
     trial.attempt = event.attempt
     trial.last_word = trial.interval_end = event.at
+    trial.is_prepared = trial.has_worked = False
     trial.epoch = event.epoch - 1
     del trial.losses[trial.epoch :], trial.accuracies[trial.epoch :]
     trial.best_accuracy = max(trial.accuracies, default=0.0)
@@ -361,7 +368,7 @@ def _worked(run: Run, event: Progress | EpochFinished, work: Work) -> None:
         input_ + work.input_seconds,
         checkpoint + work.checkpoint_seconds,
     )
-    trial.interval_end = work.end
+    trial.interval_end, trial.has_worked = work.end, True
     trial.last_word = event.at
     run.running.move_to_end(event.trial)
 
@@ -390,6 +397,8 @@ def _finished(run: Run, event: TrialFinished) -> None:
     _settle(run, trial)
     run.finished += 1
     run.highest_round = max(run.highest_round, trial.round)
+    if not trial.saved_epoch:
+        return  # there is nothing of it to be kept
     run.retained.add(trial.number)
     heapq.heappush(run.best, (event.told_accuracy, -trial.number))
     if len(run.best) > RETAINED:

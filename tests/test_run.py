@@ -16,11 +16,12 @@ from aiperf.events import (
     RunResumed,
     TrialFailed,
     TrialLost,
+    TrialPrepared,
     TrialRejected,
     WorkerLost,
 )
 from aiperf.hear import hear
-from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, WorkerDown, WorkerUp
+from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Prepared, WorkerDown, WorkerUp
 from aiperf.run import Run, evolve, replay
 from tests.journals import (
     begun,
@@ -63,6 +64,19 @@ def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> Epo
         learning_rate=0.1,
         checkpoint=True,
     )
+
+
+PREPARED = Prepared(
+    trial=0,
+    attempt=1,
+    precision="fp32",
+    ranks=2,
+    compiled=False,
+    cuda_graphs=False,
+    build_seconds=0.1,
+    weights_seconds=0.1,
+    compile_seconds=0.0,
+)
 
 
 def heard(run: Run, word: object, now: float) -> list[AnyEvent]:
@@ -372,6 +386,7 @@ def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() 
 
     assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
     evolve(run, begun(1, 6))
+    evolve(run, evaluated(1, 7, 0.6))
     evolve(run, finished(1, 7, 0.6))
     dropped = {c.trial for c in decide(run, 8.0) if isinstance(c, DropCheckpoint)}
     assert 0 in dropped and len(dropped) == 35 - 32
@@ -402,3 +417,22 @@ def test_weights_that_fell_out_of_the_best_are_kept_when_a_proposal_names_them_b
 @pytest.mark.parametrize(("now", "reason"), [(99.9, None), (100.0, "duration"), (200.0, "duration")])
 def test_the_run_ends_with_its_declared_time(now: float, reason: str | None) -> None:
     assert [c.reason for c in decide(replay(one_trial()), now) if isinstance(c, End)] == ([reason] if reason else [])
+
+
+def test_a_doubled_word_that_a_trial_is_prepared_is_one_event() -> None:
+    run = replay(one_trial())
+    assert [type(event) for event in heard(run, PREPARED, 3.0)] == [TrialPrepared]
+    assert heard(run, PREPARED, 4.0) == []
+    heard(run, Crashed(trial=0, attempt=1, reason="x", retry=True), 5.0)
+    evolve(run, begun(0, 6.0, attempt=2))
+    assert heard(run, msgspec.structs.replace(PREPARED, attempt=2), 7.0) != []
+
+
+def test_a_word_that_a_trial_is_prepared_which_comes_after_work_cuts_nothing_off_the_next_interval() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 10), 5.0)
+
+    heard(run, PREPARED, 6.0)
+    (progress,) = heard(run, advanced(0, 1, 30), 8.0)
+
+    assert isinstance(progress, Progress) and (progress.start, progress.end) == (5.0, 8.0)

@@ -34,7 +34,7 @@ from aiperf.events import (
     TrialStarted,
     WorkerLost,
 )
-from aiperf.hear import finish, hear
+from aiperf.hear import end, hear
 from aiperf.journal import Journal
 from aiperf.limits import progress_seconds
 from aiperf.messages import Drop, Order, Propose, Proposed, Release, Train, Unproposed, Word
@@ -175,7 +175,8 @@ class Driver:
             case Reject():
                 self._take(TrialRejected(at=now, number=command.number, reason=command.reason))
             case Finish():
-                self._take(finish(run, run.trials[command.trial], command.reason, now))
+                for event in end(run, run.trials[command.trial], command.reason, now):
+                    self._take(event)
             case GiveUp():
                 self._take(TrialFailed(at=now, trial=command.trial, reason=command.reason))
             case WriteOff():

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aiperf.messages import Advanced, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Word
+from aiperf.messages import Advanced, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Unsaved, Word
 from aiperf.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.checkpoints import Checkpoints
 from aiperf.simulate.learning import Curve
@@ -42,6 +42,8 @@ class Fate:
     crashes_in: int | None = None
     """As above."""
     crash_can_be_retried: bool = True
+    has_no_disk: bool = False
+    """No checkpoint of it can be written."""
 
 
 @dataclass(slots=True, eq=False)
@@ -207,7 +209,8 @@ class Attempt:
         order, epoch, curve = self.order, self.epoch, self.curve
         loss = curve.loss(epoch, self.task.classes)
         self.losses.append(loss)
-        self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
+        if not self.fate.has_no_disk:
+            self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
         sums = self._advanced(now)
         self._before = _seconds(sums)
         done = EpochDone(
@@ -216,9 +219,12 @@ class Attempt:
             validation_loss=loss,
             training_loss=0.9 * loss,
             learning_rate=0.1,
-            checkpoint=True,
+            checkpoint=not self.fate.has_no_disk,
         )
-        return [done, *self._go_on(epoch + 1, now)]
+        unsaved: list[Word] = []
+        if self.fate.has_no_disk:
+            unsaved = [Unsaved(trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk")]
+        return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def _advanced(self, now: float) -> Advanced:
         """The sums at a moment of the epoch: steps that are finished, validation images in proportion."""

@@ -27,6 +27,7 @@ KINDS: dict[str, type[Fault]] = {
     "crash": training.Crash,
     "memory_runs_out": training.MemoryRunsOut,
     "checkpoints_vanish": training.CheckpointsVanish,
+    "checkpoints_unwritten": training.CheckpointsUnwritten,
     "late": messages.Late,
     "twice": messages.Twice,
     "out_of_order": messages.OutOfOrder,

@@ -48,6 +48,7 @@ from aiperf.simulate.laws import (
     SCORE,
     START,
     TIME,
+    WEIGHTS,
     BrokenLaw,
 )
 from aiperf.simulate.tally import Tally
@@ -151,6 +152,10 @@ class Record:
             case TrialProposed():
                 request = self._answered(event.number)
                 self._check_batch(event, request.position)
+                if event.parent is not None and not self._known(event.parent).tally.saved:
+                    raise BrokenLaw(
+                        WEIGHTS, f"the parent of trial {event.number} is trial {event.parent}", event.number
+                    )
                 self.trials[event.number] = Trial(
                     event.number,
                     request.round,

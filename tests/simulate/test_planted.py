@@ -294,6 +294,10 @@ def taking_what_another_worker_proposed_first(patch: pytest.MonkeyPatch) -> None
     patch.setattr(History, "holder", lambda self, fingerprint: None)
 
 
+def offering_a_finished_trial_without_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aiperf.hear, "end", lambda run, trial, reason, now: [aiperf.hear.finish(run, trial, reason, now)])
+
+
 SLOW = "straggler(rate=1, factor=5)"
 """So that an epoch has several intervals."""
 LOSSES = case(1, "worker_lost(rate=0.5)")
@@ -325,6 +329,7 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (beginning_anew_with_a_worker_that_comes_back, LOSSES, laws.ROUNDS),
     (asking_for_a_round_twice_after_a_rejection, case(20, "bad_proposal(rate=0.4)", workers=8), laws.ROUNDS),
     (beginning_with_whatever_proposal_comes_first, case(10, "late(rate=0.5)", workers=8), laws.ROUNDS),
+    (offering_a_finished_trial_without_a_checkpoint, case(33, "checkpoints_unwritten(rate=0.5)"), laws.WEIGHTS),
     (never_asking_for_the_starting_network_again, case(32, "bad_proposal(rate=0.9)"), laws.START),
     (waiting_for_ever_for_a_proposal, case(11, "generator_dead(rate=0.5)", workers=8), laws.IDLE),
     (waiting_for_ever_for_a_silent_worker, case(12, "worker_hung(rate=0.5)"), laws.IDLE),

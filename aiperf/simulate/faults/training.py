@@ -49,3 +49,14 @@ class CheckpointsVanish(Fault):
             needed = order.trial if order.first_epoch > 1 else order.parent
             if needed is not None:
                 cluster.world.checkpoints.drop(needed)
+
+
+@dataclass(slots=True, eq=False)
+class CheckpointsUnwritten(Fault):
+    """The disk takes none of an attempt's checkpoints."""
+
+    rate: float = 0.2
+
+    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+        if self.draw.random() < self.rate:
+            attempt.fate.has_no_disk = True

@@ -1,0 +1,110 @@
+"""A driver over machines that say what a test has them say, under a virtual clock: the shortest way to a driver's turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from aiperf.drive.driver import Driver
+from aiperf.drive.session import Standing
+from aiperf.events import AnyEvent, RunStarted
+from aiperf.journal import NAME, Journal, read
+from aiperf.messages import Order, Train, Word, WorkerUp
+from aiperf.simulate.clock import VirtualClock
+from searchers.history import News
+from tests.journals import LIMITS, SCHEDULE, started
+
+SPACE = {
+    "budget": {"forward_flops": None, "parameters": None, "memory_bytes": None},
+    "default_batch_size": 32,
+    "smallest_batch_size": 8,
+    "largest_batch_size": 128,
+    "tuning_from_round": 4,
+}
+
+Answer = Callable[[Order], Iterable[tuple[float, Word]]]
+"""What machines say to an order, each word after so many seconds."""
+
+
+def drivable(limits: dict[str, Any] | None = None, **others: Any) -> RunStarted:
+    """A first line that a driver can take up."""
+    config = {"limits": {**LIMITS, **(limits or {})}, "schedule": SCHEDULE, "space": SPACE}
+    return started(config=config, **others)
+
+
+def up(worker: int, host: str = "a") -> WorkerUp:
+    """A worker of one rank."""
+    return WorkerUp(
+        worker=worker, host=host, ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={}
+    )
+
+
+class Scripted:
+    """An executor that says given words at given times, and answers orders as told."""
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        says: Iterable[tuple[float, Word]] = (),
+        answer: Answer = lambda order: (),
+    ) -> None:
+        self.orders: list[Order] = []
+        self._clock = clock
+        self._says = list(says)
+        self._answer = answer
+
+    def start(self) -> None:
+        """Nothing: workers come up as the script says."""
+
+    def tell(self, news: Sequence[News]) -> None:
+        """Nobody proposes."""
+
+    def send(self, order: Order) -> None:
+        """Keeps it, and answers."""
+        self.orders.append(order)
+        now = self._clock.now()
+        self._says += [(now + delay, word) for delay, word in self._answer(order)]
+
+    def words(self, timeout: float) -> list[Word]:
+        """Those that are due next, at once; or time passes."""
+        until = self._clock.now() + timeout
+        due = min((at for at, _ in self._says), default=until)
+        self._clock.advance(max(self._clock.now(), min(due, until)))
+        said = [word for at, word in self._says if at <= self._clock.now()]
+        self._says = [(at, word) for at, word in self._says if at > self._clock.now()]
+        return said
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    @property
+    def trained(self) -> list[int]:
+        """Trials that were ordered to be trained."""
+        return [order.trial for order in self.orders if isinstance(order, Train)]
+
+
+def driver_after(
+    events: Sequence[AnyEvent],
+    folder: Path,
+    says: Iterable[tuple[float, Word]] = (),
+    answer: Answer = lambda order: (),
+    **options: Any,
+) -> Driver:
+    """A driver that takes a run up where these events left it; its journal lies in the folder."""
+    first = events[0]
+    assert isinstance(first, RunStarted)
+    standing = Standing.at(first)
+    for event in events[1:]:
+        standing.take(event)
+    journal = Journal(folder / NAME, durable=False)
+    journal.append(events)
+    clock = VirtualClock(standing.run.at)
+    executor = Scripted(clock, says, answer)
+    return Driver(standing.run, standing.books, standing.history, journal, executor, clock, **options)
+
+
+def written(driver: Driver) -> list[AnyEvent]:
+    """The whole journal."""
+    driver.journal.close()
+    return list(read(driver.journal.path))

@@ -167,10 +167,13 @@ class TrialProposed(Event, frozen=True, kw_only=True):
 
 
 class TrialRejected(Event, frozen=True, kw_only=True):
-    """A proposal that could not be rebuilt, or was not legal."""
+    """Nothing came of a request: there was nothing to propose, no answer came, or what was proposed cannot be a trial."""
 
     number: int
     reason: str
+    by: str = ""
+    """'searcher': it found nothing to propose; 'check': the driver's, of what was proposed; 'nobody': no answer came.
+    Journals from before this was recorded: empty."""
 
 
 class TrialStarted(Event, frozen=True, kw_only=True):

@@ -137,6 +137,8 @@ class Unproposed(_Message, frozen=True, kw_only=True):
 
     number: int
     reason: str
+    was_made: bool = True
+    """Whether the searcher itself said so. False: its process died over it, and nobody knows what it would have said."""
 
 
 class Prepared(_Message, frozen=True, kw_only=True):

@@ -63,25 +63,25 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
     What is not legal, over the budget, would inherit weights that are gone, or has the architecture of another trial
     (searchers.History.holder), is rejected.
     """
+
+    def rejected(reason: str) -> TrialRejected:
+        return TrialRejected(at=at, number=word.number, reason=reason, by="check")
+
     if word.parent is not None and word.parent not in history.trials:
-        return TrialRejected(
-            at=at, number=word.number, reason=f"its parent, trial {word.parent}, is not in the journal"
-        )
+        return rejected(f"its parent, trial {word.parent}, is not in the journal")
     if word.parent is not None and history.were_weights_dropped(word.parent):
         # it was among the best when the proposal was made, and is not any more
-        return TrialRejected(
-            at=at, number=word.number, reason=f"the weights of its parent, trial {word.parent}, are gone"
-        )
+        return rejected(f"the weights of its parent, trial {word.parent}, are gone")
     try:
         graph = history.grown(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
-        return TrialRejected(at=at, number=word.number, reason=str(error))
+        return rejected(str(error))
     counted = cost(graph)
     if not history.space.budget.allows(counted):
-        return TrialRejected(at=at, number=word.number, reason="over the budget of operations, parameters and memory")
+        return rejected("over the budget of operations, parameters and memory")
     if (holder := history.holder(graph.fingerprint)) is not None:
         # made at the same time as that of another worker, which came first
-        return TrialRejected(at=at, number=word.number, reason=f"its architecture is that of trial {holder}")
+        return rejected(f"its architecture is that of trial {holder}")
     return TrialProposed(
         at=at,
         number=word.number,

@@ -10,7 +10,7 @@ from aiperf.events import AnyEvent, ProposalRequested, RunStarted, TrialProposed
 from aiperf.messages import Propose, Proposed, Unproposed
 from aiperf.news import news
 from aiperf.plan import space_of
-from aiperf.propose import Proposer, make
+from aiperf.propose import Proposer, check, make
 from aiperf.run import begin, evolve
 from searchers.history import History
 from searchers.propose import RULES
@@ -23,12 +23,16 @@ class Rederived:
     number: int
     recorded: TrialProposed | TrialRejected
     anew: Proposed | Unproposed
+    rejected: TrialRejected | None
+    """By the driver's check, if that does not let what is proposed anew pass; by the history at the recorded line."""
 
     @property
     def is_equal(self) -> bool:
-        """Whether the two agree in everything but the time they took."""
-        if isinstance(self.recorded, TrialRejected) or isinstance(self.anew, Unproposed):
-            return isinstance(self.recorded, TrialRejected) and isinstance(self.anew, Unproposed)
+        """Whether the two agree in everything but the time they took. Where no answer came nothing disagrees."""
+        if isinstance(self.recorded, TrialRejected):
+            return self._is_rightly_rejected(self.recorded)
+        if isinstance(self.anew, Unproposed):
+            return False
         return (
             self.recorded.searcher == self.anew.searcher
             and self.recorded.parent == self.anew.parent
@@ -37,6 +41,19 @@ class Rederived:
             and self.recorded.kernel_size == self.anew.kernel_size
             and self.recorded.pruned == list(self.anew.pruned)
         )
+
+    def _is_rightly_rejected(self, recorded: TrialRejected) -> bool:
+        was_nothing = isinstance(self.anew, Unproposed)
+        is_refused = self.rejected is not None and self.rejected.reason == recorded.reason
+        match recorded.by:
+            case "nobody":
+                return True
+            case "searcher":
+                return was_nothing
+            case "check":
+                return is_refused
+            case _:  # an older journal does not say
+                return was_nothing or is_refused
 
 
 def check_rules(first: RunStarted) -> None:
@@ -77,6 +94,8 @@ def rederive(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[Rederiv
             )
             made[event.number] = make(proposer, history, order)
         elif isinstance(event, TrialProposed | TrialRejected):
-            yield Rederived(event.number, event, made.pop(event.number))
+            anew = made.pop(event.number)
+            checked = check(history, run.requests[event.number], anew, event.at) if isinstance(anew, Proposed) else None
+            yield Rederived(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
         history.tell(news(run, event))
         evolve(run, event)

@@ -132,6 +132,8 @@ class _Trial:
     validation_images: int = 0
     worked: float = 0.0
     """Where its next interval may begin."""
+    has_worked: bool = False
+    """Whether its attempt has told of work."""
     best: float = -1.0
 
 
@@ -376,6 +378,7 @@ class Validator:
         worker.trial, trial.worker = event.trial, event.worker
         trial.attempt, trial.epoch, trial.worked = event.attempt, event.epoch, event.at
         trial.training_images = trial.validation_images = 0
+        trial.has_worked = False
 
     def _open(self, number: int) -> _Trial:
         trial = self._trials.get(number)
@@ -398,7 +401,8 @@ class Validator:
         _in("ranks", event.ranks, 1, self._workers[trial.worker].ranks)
         for name in ("build_seconds", "weights_seconds", "compile_seconds"):
             _seconds(name, getattr(event, name))
-        trial.worked = event.at
+        if not trial.has_worked:  # else its word came after those of its work
+            trial.worked = event.at
 
     def _work(self, event: Progress | EpochFinished, work: Work) -> None:
         trial = self._trials.get(event.trial)
@@ -415,7 +419,7 @@ class Validator:
                 f"an interval begins where the one before it ended or later, at {trial.worked!r} s, and ends by its line; "
                 f"found {start!r} to {end!r} s in a line of {event.at!r} s"
             )
-        trial.worked = end
+        trial.worked, trial.has_worked = end, True
         training, validation = work.training_images, work.validation_images
         trial.training_images += training
         trial.validation_images += validation

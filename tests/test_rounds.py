@@ -1,4 +1,4 @@
-"""Rounds outlive their workers: whatever is lost, resumed and joins, under whatever host names, none is lost and none doubled."""
+"""Rounds outlive their workers: whatever is lost, resumed and joins, under whatever host names, none is lost or doubled."""
 
 from __future__ import annotations
 

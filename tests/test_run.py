@@ -21,7 +21,17 @@ from aiperf.events import (
     WorkerLost,
 )
 from aiperf.hear import hear
-from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Prepared, WorkerDown, WorkerUp
+from aiperf.messages import (
+    Advanced,
+    CheckpointGone,
+    Crashed,
+    Done,
+    EpochDone,
+    OutOfMemory,
+    Prepared,
+    WorkerDown,
+    WorkerUp,
+)
 from aiperf.run import Run, evolve, replay
 from tests.journals import (
     begun,

@@ -111,7 +111,8 @@ class Driver:
             case Unproposed():
                 if word.number not in self.run.requests:
                     return []
-                return [TrialRejected(at=now, number=word.number, reason=word.reason)]
+                by = "searcher" if word.was_made else "nobody"
+                return [TrialRejected(at=now, number=word.number, reason=word.reason, by=by)]
             case _:
                 return hear(self.run, word, now)
 
@@ -173,7 +174,7 @@ class Driver:
                     )
                 )
             case Reject():
-                self._take(TrialRejected(at=now, number=command.number, reason=command.reason))
+                self._take(TrialRejected(at=now, number=command.number, reason=command.reason, by="nobody"))
             case Finish():
                 for event in end(run, run.trials[command.trial], command.reason, now):
                     self._take(event)

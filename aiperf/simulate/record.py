@@ -229,7 +229,7 @@ class Record:
         return trial
 
     def _rounds_for(self, host: str) -> int:
-        """What a worker that joins goes on with: what the first to go of its own host had begun, else the first to go at all."""
+        """What a worker that joins goes on with: what the first to go of its own host had begun, else the first of all."""
         own = [place for place, (where, _) in enumerate(self._away) if where == host]
         return self._away.pop(own[0] if own else 0)[1] if self._away else 0
 

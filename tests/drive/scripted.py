@@ -13,6 +13,7 @@ from aiperf.journal import NAME, Journal, read
 from aiperf.messages import Order, Train, Word, WorkerUp
 from aiperf.simulate.clock import VirtualClock
 from searchers.history import News
+from searchers.propose import RULES
 from tests.journals import LIMITS, SCHEDULE, started
 
 SPACE = {
@@ -30,7 +31,7 @@ Answer = Callable[[Order], Iterable[tuple[float, Word]]]
 def drivable(limits: dict[str, Any] | None = None, **others: Any) -> RunStarted:
     """A first line that a driver can take up."""
     config = {"limits": {**LIMITS, **(limits or {})}, "schedule": SCHEDULE, "space": SPACE}
-    return started(config=config, **others)
+    return started(config=config, proposal_rules=RULES, **others)
 
 
 def up(worker: int, host: str = "a") -> WorkerUp:

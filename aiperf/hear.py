@@ -120,8 +120,9 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                 )
             ]
         case Unsaved():
-            if _current(run, word.trial, word.attempt) is None:
-                return []
+            trial = _current(run, word.trial, word.attempt)
+            if trial is None or not trial.unsaved_epoch < word.epoch <= trial.epoch:
+                return []  # said before, or of an epoch whose own word is lost
             return [
                 CheckpointNotWritten(
                     at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, reason=word.reason

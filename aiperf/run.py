@@ -80,6 +80,8 @@ class Trial:
     """Finished epochs, counted from the last that can be taken up."""
     saved_epoch: int = 0
     """The last epoch with a checkpoint."""
+    unsaved_epoch: int = 0
+    """The last epoch of its attempt that the disk is known to have refused."""
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
     best_accuracy: float = 0.0
@@ -243,7 +245,7 @@ def evolve(run: Run, event: AnyEvent) -> None:
             _dropped(run, event)
         case CheckpointNotWritten():
             trial = run.trials[event.trial]
-            trial.last_word = event.at
+            trial.last_word, trial.unsaved_epoch = event.at, event.epoch
             run.running.move_to_end(event.trial)
         case ImagesSkipped():
             run.corrupt.update(event.files)
@@ -342,7 +344,7 @@ def _started(run: Run, event: TrialStarted) -> None:
     trial.attempt = event.attempt
     trial.last_word = trial.interval_end = event.at
     trial.is_prepared = trial.has_worked = False
-    trial.epoch = event.epoch - 1
+    trial.epoch, trial.unsaved_epoch = event.epoch - 1, 0
     del trial.losses[trial.epoch :], trial.accuracies[trial.epoch :]
     trial.best_accuracy = max(trial.accuracies, default=0.0)
     trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)

@@ -104,3 +104,14 @@ def test_both_stand_as_doubts_beside_the_score() -> None:
         "checkpoints that could not be written: 1; first of trial 0 after epoch 3: No space left",
         "corrupt images left out: 1; first '7.jpg': premature end",
     }
+
+
+def test_a_checkpoint_that_was_not_written_is_told_once_and_only_of_an_epoch_that_was_heard_of() -> None:
+    run = replay(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
+
+    def unsaved(epoch: int) -> Unsaved:
+        return Unsaved(trial=0, attempt=1, epoch=epoch, reason="No space left on device")
+
+    assert [type(event) for event in heard(run, unsaved(1), 4.0)] == [CheckpointNotWritten]
+    assert heard(run, unsaved(1), 5.0) == []
+    assert heard(run, unsaved(3), 6.0) == []

@@ -338,7 +338,7 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (acting_before_it_is_written, DEATHS_AND_LOSSES, laws.WRITTEN),
     (a_clock_that_steps_back, case(15), laws.TIME),
     (never_ending, case(16), laws.ENDS),
-    (lines_that_are_taken_in_and_not_written, LOSSES, laws.REPLAY),
+    (lines_that_are_taken_in_and_not_written, LOSSES, laws.JOURNAL),
     (telling_another_accuracy_than_was_measured, case(17), laws.SCORE),
     (proposals_that_see_the_future, OVERTAKEN, laws.AGAIN),
     (taking_what_another_worker_proposed_first, case(30, workers=40), laws.DIFFERENT),

@@ -243,9 +243,7 @@ class RayExecutor:
         ray.kill(worker.generator)
         worker.generator = new_generator(self._making, worker.group, self._mailbox)
         worker.told, worker.proposing = 0, ()
-        self._own += [
-            Unproposed(number=wanted, reason=f"no proposal: {why}", was_made=False) for wanted, why in failed
-        ]
+        self._own += [Unproposed(number=wanted, reason=f"no proposal: {why}", was_made=False) for wanted, why in failed]
 
     def _look_for_places(self, now: float) -> None:
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]

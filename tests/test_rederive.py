@@ -37,8 +37,8 @@ START = decode(msgspec.json.encode(started().start_graph).decode())
 def asked(first: RunStarted, seed: int = 1, *, is_trained: bool = True) -> list[AnyEvent]:
     """A run whose starting network was trained by worker 0, or still is, and which has asked for one more proposal."""
     of_start = msgspec.structs.replace(proposed(0), fingerprint=START.fingerprint, seed=0)
-    training = [begun(0, 1.0), evaluated(0, 2.0, 0.5)]
-    ending = [finished(0, 2.0, 0.5)] if is_trained else []
+    training: list[AnyEvent] = [begun(0, 1.0), evaluated(0, 2.0, 0.5)]
+    ending: list[AnyEvent] = [finished(0, 2.0, 0.5)] if is_trained else []
     request = msgspec.structs.replace(requested(1, at=3.0, round=2), seed=seed)
     return positioned([first, joined(), requested(0), of_start, *training, *ending, request])
 

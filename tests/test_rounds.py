@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.decide import Start, decide
-from aiperf.events import WorkerLost
+from aiperf.events import AnyEvent, WorkerLost
 from aiperf.run import Run, evolve, replay
 from tests.journals import begun, finished, joined, one_trial, proposed, requested, resumed, started
 
@@ -64,7 +64,7 @@ def test_a_worker_under_a_new_name_goes_on_with_the_round_that_is_missing_for_lo
     assert [worker.round for worker in run.workers.values()] == [1, 2, 3]
 
 
-def trial_of(worker: int, number: int, round: int) -> list[object]:
+def trial_of(worker: int, number: int, round: int) -> list[AnyEvent]:
     return [
         requested(number, worker=worker, round=round),
         proposed(number),

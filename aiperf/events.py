@@ -25,6 +25,23 @@ class Event(
     """Seconds since the run began, on the driver's clock."""
 
 
+class WorkerShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """What a worker has, as the plan of a run takes it: ranks, batch bounds and the budget's memory are made of it."""
+
+    source: str
+    """Of which machines it is, and how that is known."""
+    device: str
+    """Model of the accelerator, or of the processor where there is none; several, where nodes differ."""
+    accelerators: int
+    """0: it trains on processors."""
+    ranks: int
+    """Data-parallel processes; the most, where nodes differ."""
+    cores: int
+    """Of its host, for it; the fewest, where nodes differ."""
+    memory_bytes: int
+    """Of one rank: the smallest accelerator's, or its part of what its host may use; the least, where nodes differ."""
+
+
 class RunStarted(Event, frozen=True, kw_only=True):
     """The first line: everything that was decided before the run began."""
 
@@ -53,6 +70,9 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Under a virtual clock with invented learning curves: never ranked."""
     proposal_rules: int = 1
     """Version of the rules by which proposals follow from the history (docs/searchers.md). Not recorded: 1."""
+    shape: WorkerShape | None = None
+    """What the plan was made of: a worker as it was declared, or learnt from the nodes that stood at the start. Journals from
+    before this was recorded: none."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import msgspec
 
 from aiperf.conf import RunConf, as_plain
 from aiperf.errors import BadConfiguration, NoSuchRun
-from aiperf.events import SCHEMA, RunStarted
-from aiperf.system.describe import System, describe, versions
-from aiperf.train.conf import ranks_of_worker
+from aiperf.events import SCHEMA, RunStarted, WorkerShape
+from aiperf.shape import STEPS, shape_of
+from aiperf.system.describe import describe, versions
 from aiperf.train.data.describe import describe as describe_data
 from aiperf.train.data.description import DataSet
 from aiperf.validator import config_hash
@@ -29,18 +29,6 @@ USUAL_START = {"digits": "digits_small", "cifar10": "resnet20", "images": "resne
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """What a plan must know of the machines a run will have."""
-
-    driver: System
-    accelerators_per_worker: int
-    """0 on machines without."""
-    ranks: int
-    """Of one worker."""
-    smallest_accelerator_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """A run that can begin."""
 
@@ -48,24 +36,30 @@ class Plan:
     dataset: DataSet
     graph: Graph
     space: Space
-    machine: Machine
+    shape: WorkerShape
+    """Of the workers that it is made for."""
 
 
-def this_machine(conf: RunConf) -> Machine:
-    """The machine the driver runs on, as a worker's."""
+def this_machine(conf: RunConf) -> WorkerShape:
+    """A worker on the machine where this runs: what a dry run reckons with, and a run inside the driver's process.
+
+    Raises:
+        BadConfiguration: this machine holds no such worker.
+    """
     system = describe()
-    accelerators = conf.accelerators_per_worker or len(system.accelerators)
-    if accelerators > len(system.accelerators):
+    declared = conf.accelerators_per_worker
+    if declared is not None and not 1 <= declared <= len(system.accelerators):
         raise BadConfiguration(
-            f"accelerators_per_worker={accelerators}, but this machine shows {len(system.accelerators)}; "
+            f"accelerators_per_worker is at least 1; found {declared}, and this machine shows {len(system.accelerators)}: "
             "leave it out to take all"
         )
-    ranks = 1 if conf.executor == "inline" else ranks_of_worker(conf.trainer, accelerators, system.usable_processors)
-    memory = [device.memory_bytes for device in system.accelerators if device.memory_bytes is not None]
-    return Machine(system, accelerators, ranks, min(memory) if memory else system.usable_memory_bytes // ranks)
+    trainer = replace(conf.trainer, ranks=1) if conf.executor == "inline" else conf.trainer
+    accelerators = declared or len(system.accelerators)
+    source = f"this machine, {system.host}"
+    return shape_of(system, accelerators, system.usable_processors, trainer, conf.budget.memory_bytes, source)
 
 
-def make_plan(conf: RunConf, machine: Machine, dataset: DataSet | None = None) -> Plan:
+def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
     """Works a run out; reads the data set's listing, and no image; not even that where `dataset` says what it holds.
 
     Raises:
@@ -80,15 +74,14 @@ def make_plan(conf: RunConf, machine: Machine, dataset: DataSet | None = None) -
         raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
     dataset = dataset or describe_data(conf.dataset)
     graph = _start_graph(conf, dataset)
-    memory = conf.budget.memory_bytes or machine.smallest_accelerator_bytes
     budget = Budget.of(
         graph,
         factor=conf.budget.factor,
-        memory_bytes=int(conf.budget.memory_share * memory),
+        memory_bytes=int(conf.budget.memory_share * shape.memory_bytes),
         batch=conf.budget.batch,
     )
     _check_start(graph, budget)
-    return Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, machine.ranks), machine)
+    return Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, shape.ranks), shape)
 
 
 def space_of(started: RunStarted) -> Space:
@@ -137,8 +130,9 @@ def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
         duration_seconds=plan.conf.schedule.duration_seconds,
         warmup_seconds=plan.conf.schedule.warmup_seconds,
         versions=versions(),
-        machine=msgspec.to_builtins(plan.machine.driver),
+        machine=msgspec.to_builtins(describe()),
         proposal_rules=RULES,
+        shape=plan.shape,
     )
 
 
@@ -203,8 +197,7 @@ def _check_start(graph: Graph, budget: Budget) -> None:
 
 
 def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:
-    # 20 steps an epoch at least, so that a large batch does not end in a handful of updates.
-    largest = conf.batch.largest or max(conf.batch.smallest, dataset.training_images // (20 * ranks))
+    largest = conf.batch.largest or max(conf.batch.smallest, dataset.training_images // (STEPS * ranks))
     if not 1 <= conf.batch.smallest <= largest:
         raise BadConfiguration(
             f"batch.smallest is at least 1 and at most batch.largest; found {conf.batch.smallest} and {largest}"

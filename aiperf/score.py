@@ -265,6 +265,8 @@ def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]
         doubts.append(f"no valid window: the warm-up of {books.started.warmup_seconds:.0f} s was not over")
     if books.lost_workers:
         doubts.append(f"workers lost: {books.lost_workers} of {len(books.presences)}")
+    if (unlike := _unlike(books)) is not None:
+        doubts.append(unlike)
     if books.vain_hosts:
         host, reason = next(iter(books.vain_hosts.items()))
         doubts.append(
@@ -292,3 +294,16 @@ def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]
     if busy is not None and busy < 0.95:
         doubts.append(f"{1 - busy:.0%} of accelerator time idle")
     return tuple(doubts)
+
+
+def _unlike(books: Books) -> str | None:
+    """Workers that the plan was not made of: with fewer ranks, since those with too many are refused."""
+    assert books.started is not None
+    planned = books.started.shape
+    others = [] if planned is None else [one for one in books.presences if one.ranks != planned.ranks]
+    if planned is None or not others:
+        return None
+    ranks = ", ".join(map(str, sorted({one.ranks for one in others})))
+    return (
+        f"the plan was made for workers of {planned.ranks} ranks; {len(others)} of {len(books.presences)} had {ranks}"
+    )

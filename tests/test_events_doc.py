@@ -10,7 +10,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from aiperf.events import SCHEMA, SCHEMAS_READ, AnyEvent, Interval
+from aiperf.events import SCHEMA, SCHEMAS_READ, AnyEvent, Interval, WorkerShape
 from tools import events_doc, events_history
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "events.md"
@@ -48,10 +48,11 @@ def test_every_event_stands_on_the_page_with_all_of_its_fields() -> None:
 def test_what_stands_inside_of_an_event_stands_on_the_page_with_all_of_its_fields() -> None:
     told = {name: [field.name for field in fields] for name, _, fields in events_doc.parts()}
 
-    assert told == {"Interval": list(Interval.__struct_fields__)}
+    assert told == {part.__name__: list(part.__struct_fields__) for part in PARTS}
 
 
-TYPES = {part.__name__: part for part in (*get_args(AnyEvent), Interval)}
+PARTS = (WorkerShape, Interval)
+TYPES = {part.__name__: part for part in (*get_args(AnyEvent), *PARTS)}
 
 
 def test_the_documented_history_adds_up_to_the_fields_that_are_written() -> None:

@@ -14,6 +14,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.plan import USUAL_START, Plan, make_plan, this_machine
 from aiperf.procedure import epoch_limit
 from aiperf.run import RETAINED
+from aiperf.system.describe import describe
 from aiperf.units import count, duration, operations, size
 from cluster.conf import SimulatedConf
 from morphism import cost
@@ -57,11 +58,16 @@ def main(words: Sequence[str]) -> int:
 
         found = resumable(conf)
         return _driven(found.conf, lambda executor_of, show: resume(found, executor_of, show))
-    plan = make_plan(conf, this_machine(conf))
-    print(describe_plan(plan))
+    draft = make_plan(conf, this_machine(conf))
+    from aiperf.drive.machines import worker_shape
     from aiperf.drive.session import sit
 
-    return _driven(conf, lambda executor_of, show: sit(plan, executor_of, show))
+    def begin(executor_of: ExecutorOf, show: Callable[[Driver], None]) -> Path:
+        plan = make_plan(conf, worker_shape(conf), draft.dataset)
+        print(describe_plan(plan))
+        return sit(plan, executor_of, show)
+
+    return _driven(conf, begin)
 
 
 def _driven(conf: RunConf, drive: Callable[[ExecutorOf, Callable[[Driver], None]], Path]) -> int:
@@ -98,14 +104,12 @@ def _ended(folder: Path) -> int:
 
 def describe_plan(plan: Plan) -> str:
     """What a run will be, for a person who may still change it."""
-    conf, data, space, machine = plan.conf, plan.dataset, plan.space, plan.machine
+    conf, data, space, shape = plan.conf, plan.dataset, plan.space, plan.shape
     counted = cost(plan.graph)
     procedure = conf.schedule.procedure()
     epoch = counted.epoch_flops(data.training_images, data.validation_images)
     limits = [epoch_limit(procedure, round_) for round_ in range(1, len(procedure.epochs) + 1)]
-    accelerators = (
-        f"{machine.accelerators_per_worker} accelerators" if machine.accelerators_per_worker else "no accelerators"
-    )
+    accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
     checkpoints = RETAINED * BYTES_PER_CHECKPOINTED_PARAMETER * counted.parameters
     lines = [
         (
@@ -120,8 +124,9 @@ def describe_plan(plan: Plan) -> str:
         ("workers", _workers(plan)),
         (
             "a worker",
-            f"{accelerators}, {machine.ranks} ranks ({conf.trainer.collective}), batch {space.default_batch_size} each",
+            f"{accelerators}, {shape.ranks} ranks ({conf.trainer.collective}), batch {space.default_batch_size} each",
         ),
+        ("reckoned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"),
         (
             "first graph",
             f"{_name(plan)}: {count(counted.parameters)} parameters, {operations(counted.forward_flops)} forward, "
@@ -144,8 +149,8 @@ def describe_plan(plan: Plan) -> str:
 def _workers(plan: Plan) -> str:
     match plan.conf.cluster:
         case None:
-            each = plan.machine.accelerators_per_worker
-            there = len(plan.machine.driver.accelerators) // each if each and plan.conf.executor == "ray" else 1
+            each = plan.shape.accelerators
+            there = len(describe().accelerators) // each if each and plan.conf.executor == "ray" else 1
             return f"{there} on this machine"
         case SimulatedConf(workers=workers):
             return f"{workers}, simulated"

@@ -9,7 +9,10 @@ from pathlib import Path
 from aiperf.conf import RunConf
 from aiperf.drive.executor import Executor
 from aiperf.drive.session import ExecutorOf, Standing
+from aiperf.events import WorkerShape
+from aiperf.plan import this_machine
 from aiperf.propose import proposer_of
+from aiperf.shape import terms_of
 from morphism import encode
 
 
@@ -23,6 +26,15 @@ def machines(conf: RunConf) -> Iterator[ExecutorOf]:
 
     with local_ray():
         yield _on_ray
+
+
+def worker_shape(conf: RunConf) -> WorkerShape:
+    """What the workers will have, on the machines that stand: a run's plan is made of it."""
+    if conf.executor == "inline":
+        return this_machine(conf)
+    from aiperf.drive.learn import learn
+
+    return learn(conf)
 
 
 def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:
@@ -47,6 +59,7 @@ def _on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
     from aiperf.drive.actors import WorkerPlan
     from aiperf.drive.ray_executor import RayExecutor
 
+    shape = standing.run.started.shape
     plan = WorkerPlan(
         worker=0,
         trainer=conf.trainer,
@@ -63,4 +76,6 @@ def _on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
         standing.history.space,
         first_worker=standing.run.next_worker,
         accelerators_per_worker=conf.accelerators_per_worker,
+        only_accelerators=shape is not None and shape.accelerators > 0,
+        terms=terms_of(standing.run.started),
     )

@@ -22,6 +22,7 @@ from aiperf.drive.starts import StartLaw, Starts
 from aiperf.errors import AiperfError
 from aiperf.messages import Drop, NotStarted, Order, Propose, Release, Train, Unproposed, Word, WorkerDown, WorkerUp
 from aiperf.propose import Proposer
+from aiperf.shape import Terms, breach
 from searchers.history import News, Space
 
 LOOK_SECONDS = 1.0
@@ -42,12 +43,14 @@ class RayExecutor:
         first_worker: int,
         accelerators_per_worker: int | None,
         only_accelerators: bool = False,
+        terms: Terms | None = None,
         open_group: OpenGroup = open_ranks,
         law: StartLaw | None = None,
     ) -> None:
         """`plan` is that of all workers; place and number are filled in for each. Ray must have been initialised.
 
-        `only_accelerators`: nodes without are no places, since the run was planned for accelerators.
+        `only_accelerators`: nodes without are no places, since the run was planned for accelerators. `terms`: what the plan
+        asks of each worker.
         """
         self._making = Making(plan, proposer, space, open_group)
         self._law = law or StartLaw()
@@ -55,6 +58,7 @@ class RayExecutor:
         self._next = first_worker
         self._accelerators = accelerators_per_worker
         self._only_accelerators = only_accelerators
+        self._terms = terms or Terms(None, None)
         self._workers: dict[int, RayWorker] = {}
         self._leaving: list[tuple[RayWorker, float]] = []
         """Let go and not yet ended, and when that was."""
@@ -144,6 +148,10 @@ class RayExecutor:
         worker = self._workers.get(word.worker)
         if worker is None:
             return []  # it was removed meanwhile, and is not to be believed to live
+        if (why := breach(self._terms, word, worker.place.accelerators)) is not None:
+            self._not_started(worker.place, now, f"{word.host} is refused: {why}", None, is_final=True)
+            self._remove(word.worker)
+            return []
         worker.up = now
         self._starts.up(now)
         self._drop()
@@ -217,8 +225,10 @@ class RayExecutor:
             self._not_started(worker.place, now, reason, error)
         self._remove(number)
 
-    def _not_started(self, place: Place, now: float, reason: str, error: AiperfError | None) -> None:
-        failure = self._starts.failed(place, now, reason, error)
+    def _not_started(
+        self, place: Place, now: float, reason: str, error: AiperfError | None, *, is_final: bool = False
+    ) -> None:
+        failure = self._starts.failed(place, now, reason, error, is_final=is_final)
         self._own.append(NotStarted(host=place.address, failures=failure.count, reason=reason))
 
     def _look_at_generators(self) -> None:

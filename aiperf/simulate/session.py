@@ -18,9 +18,9 @@ from aiperf.conf import RunConf
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import ending_on_interrupt
 from aiperf.errors import BadConfiguration
-from aiperf.events import RunStarted
+from aiperf.events import RunStarted, WorkerShape
 from aiperf.journal import NAME
-from aiperf.plan import Machine, Plan, first_event, make_plan, new_folder
+from aiperf.plan import Plan, first_event, make_plan, new_folder
 from aiperf.propose import Proposer, proposer_of
 from aiperf.simulate.attempt import Task
 from aiperf.simulate.checkpoints import Checkpoints
@@ -32,7 +32,6 @@ from aiperf.simulate.pace import Figures, pace
 from aiperf.simulate.profile import calibrated, profile_of
 from aiperf.simulate.sittings import Effort, drive
 from aiperf.simulate.witness import Witness
-from aiperf.system.describe import describe
 from aiperf.train.batch_sizes import LEAST
 from aiperf.train.data.conf import Cifar10Conf, ImagenetConf
 from aiperf.train.data.describe import describe as describe_data
@@ -90,8 +89,15 @@ def open_run(conf: RunConf) -> Opening:
     profile = None if cluster.profile is None else profile_of(cluster.profile, conf.runs)
     if profile is not None:
         cluster = calibrated(cluster, profile)
-    machine = Machine(describe(), cluster.accelerators, cluster.accelerators, cluster.memory_bytes)
-    plan = make_plan(replace(conf, cluster=cluster), machine, _dataset(conf))
+    shape = WorkerShape(
+        source="declared, of a simulated cluster",
+        device="simulated",
+        accelerators=cluster.accelerators,
+        ranks=cluster.accelerators,
+        cores=0,
+        memory_bytes=conf.budget.memory_bytes or cluster.memory_bytes,
+    )
+    plan = make_plan(replace(conf, cluster=cluster), shape, _dataset(conf))
     if profile is not None and (ceiling := profile.ceilings.get(plan.graph.fingerprint)) is not None:
         cluster = replace(cluster, ceiling=ceiling)  # of the same starting graph alone: it says nothing of another
         plan = replace(plan, conf=replace(plan.conf, cluster=cluster))

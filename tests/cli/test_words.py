@@ -10,6 +10,7 @@ import pytest
 from aiperf.__main__ import VERBS
 from aiperf.conf import GROUPS, choices, configure, option_names
 from aiperf.plan import first_event, make_plan, this_machine
+from aiperf.system.describe import describe
 from cluster.conf import SimulatedConf
 from tests.cli.user import User, write_run
 from tests.journals import ended, started
@@ -101,11 +102,12 @@ def test_a_dry_run_prints_the_plan_and_creates_nothing(aiperf: User, tmp_path: P
     rows = {line[:13].strip(): line[13:] for line in answer.out.splitlines()}
     assert answer.status == 0
     assert list(rows) == [
-        "data set", "time", "workers", "a worker", "first graph", "an epoch", "budget", "search", "disk"
+        "data set", "time", "workers", "a worker", "reckoned for", "first graph", "an epoch", "budget", "search", "disk"
     ]  # fmt: skip
     assert rows["data set"].startswith("digits: 1\u202f437 training and 360 validation images, 8×8×1, 10 classes")
     assert rows["time"] == "3 min 00 s, the first 20 s warm-up"
     assert rows["first graph"].startswith("digits_small: ")
+    assert rows["reckoned for"].endswith(f"(this machine, {describe().host})")
     assert list(tmp_path.iterdir()) == []
 
 

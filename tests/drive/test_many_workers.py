@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import ray
 
+from aiperf.conf import BudgetConf, configure
 from aiperf.drive.actors import WorkerPlan
+from aiperf.drive.learn import learn
 from aiperf.drive.ray_executor import RayExecutor
 from aiperf.drive.starts import StartLaw
-from aiperf.errors import AiperfError, NoWorkers
+from aiperf.errors import AiperfError, BadConfiguration, NoWorkers
 from aiperf.messages import (
     Done,
     EpochDone,
@@ -30,7 +34,9 @@ from aiperf.messages import (
     WorkerDown,
     WorkerUp,
 )
+from aiperf.plan import this_machine
 from aiperf.propose import Proposer
+from aiperf.shape import Terms
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import SyntheticConf
 from searchers.conf import RandomConf
@@ -331,3 +337,52 @@ def test_a_worker_without_accelerators_is_let_go_when_one_with_them_is_up(cluste
     time.sleep(2.5)
     run.said += run.executor.words(0.0)
     assert len(of(run.said, WorkerUp)) == 2, "nobody takes the place again"
+
+
+@pytest.mark.slow
+def test_a_worker_that_breaks_the_plan_is_refused_by_name_and_the_one_that_keeps_it_goes_on(
+    cluster: SmallCluster, bench: Open
+) -> None:
+    cluster.add()
+    run = bench(terms=Terms(memory_bytes=None, most_ranks=1))
+    run.up(1)
+
+    late = cluster.add(accelerators=2)
+    run.until(lambda said: bool(of(said, NotStarted)))
+
+    (refused,) = of(run.said, NotStarted)
+    assert refused.host == cluster.address(late) and "is refused: the plan allows 1 ranks a worker" in refused.reason
+    run.trains(0, trial=1)
+    assert len(of(run.said, WorkerUp)) == 1 and not of(run.said, WorkerDown), (
+        "accelerators that cannot be used push nobody out"
+    )
+
+
+def test_a_plan_is_learnt_from_the_nodes_that_hold_workers_and_not_from_the_one_where_the_driver_is(
+    cluster: SmallCluster,
+) -> None:
+    plain = configure(["batch.largest=64"])
+    assert this_machine(plain).cores != 1, "this test needs a driver unlike its nodes"
+
+    cluster.add()
+    found = learn(plain)
+    cluster.add(accelerators=2)
+    with pytest.raises(BadConfiguration, match=r"accelerator's memory.*cannot be read"):
+        learn(plain)
+    equipped = learn(replace(plain, budget=BudgetConf(memory_bytes=2**33)))
+
+    assert (found.accelerators, found.ranks, found.cores) == (0, 1, 1)
+    assert (equipped.accelerators, equipped.ranks, equipped.memory_bytes) == (2, 2, 2**33)
+
+
+def test_where_accelerators_are_declared_a_plan_waits_for_the_first_node_that_has_them(cluster: SmallCluster) -> None:
+    cluster.add()
+    declared = replace(configure([]), accelerators_per_worker=2, budget=BudgetConf(memory_bytes=2**33))
+    with pytest.raises(NoWorkers, match="no node of 2 has 2 accelerators"):
+        learn(declared)
+
+    with ThreadPoolExecutor(1) as aside:
+        learnt = aside.submit(learn, declared, patience_seconds=120.0)
+        cluster.add(accelerators=2)
+
+    assert learnt.result().ranks == 2

@@ -45,8 +45,8 @@ class BudgetConf:
     memory_share: float = 0.9
     """Training memory: at most this share of the smallest accelerator's, at `batch` images."""
     memory_bytes: int | None = None
-    """Memory of the smallest accelerator; none: measured on the driver's host where it has accelerators, else its memory
-    divided by the ranks of a worker."""
+    """Memory of the smallest accelerator; none: read on the nodes of the workers, where they have accelerators, else their
+    memory divided by the ranks of a worker. Declared, no worker is refused for having less."""
     batch: int = 32
     """Images per accelerator at which training memory is reckoned."""
 
@@ -88,7 +88,7 @@ class RunConf:
     executor: str = "ray"
     """ray: workers as actors of a Ray cluster; inline: one worker inside the driver, for looking into things."""
     accelerators_per_worker: int | None = None
-    """Accelerators of one worker, all on one node; none: all of a node."""
+    """Accelerators of one worker, all on one node; none: all of a node. Declared, nodes without accelerators hold no worker."""
     dry_run: bool = False
     """Print the plan (workers, budget, first graph, its cost, expected epochs, disk) and stop."""
     resume: str | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class AiperfError(Exception):
     """The base of all. Printed without a traceback: the message is all there is to know."""
@@ -37,3 +39,18 @@ class BadConfiguration(AiperfError):
 
 class NoWorkers(AiperfError):
     """Nothing to train on."""
+
+
+class RuntimeLost(AiperfError):
+    """What carries a run's orders out is gone, and cannot be replaced while the run goes on."""
+
+
+class RunStopped(AiperfError):
+    """A run that cannot go on now: its journal stands as it stood, and it can be taken up again."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(
+            f"{why}. The run stopped there; nothing is lost but what was in progress. Go on with it: "
+            f"python -m aiperf resume={folder}"
+        )
+        self.folder = folder

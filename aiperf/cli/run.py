@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from aiperf.conf import RunConf, configure
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, RunStopped
 from aiperf.plan import USUAL_START, Plan, make_plan, this_machine
 from aiperf.procedure import epoch_limit
 from aiperf.run import RETAINED
@@ -73,8 +73,12 @@ def main(words: Sequence[str]) -> int:
 def _driven(conf: RunConf, drive: Callable[[ExecutorOf, Callable[[Driver], None]], Path]) -> int:
     from aiperf.drive.machines import machines
 
-    with machines(conf) as executor_of, _shown() as show:
-        folder = drive(executor_of, show)
+    try:
+        with machines(conf) as executor_of, _shown() as show:
+            folder = drive(executor_of, show)
+    except RunStopped as stopped:
+        _ended(stopped.folder)
+        raise
     return _ended(folder)
 
 

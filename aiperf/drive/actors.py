@@ -15,7 +15,7 @@ import ray
 from ray.actor import ActorHandle
 
 from aiperf.drive.mailbox import Sender
-from aiperf.messages import Drop, Propose, Train, Word, WorkerUp
+from aiperf.messages import Drop, Propose, Proposed, Train, Unproposed, Word, WorkerUp
 from aiperf.propose import Proposer, make
 from aiperf.system import telemetry
 from aiperf.system.describe import describe
@@ -143,7 +143,7 @@ class WorkerHost:
             if self._refused is not None:
                 raise self._refused
             words = group.words(0.5)
-            if words:
+            if words or not self._sender.is_read:
                 self._sender.put(words)
 
     def order(self, order: Train | Drop) -> None:
@@ -171,8 +171,13 @@ class Generator:
         self._history = History(space)
         self._sender = Sender(mailbox)
 
-    def propose(self, news: Sequence[News], order: Propose) -> None:
-        """Takes the news in, then answers through the mailbox; the answer lies there when this returns."""
+    def propose(self, news: Sequence[News], order: Propose) -> Proposed | Unproposed:
+        """Takes the news in, then answers through the mailbox, where the driver waits; the answer lies there when this returns.
+
+        It is given back too: a mailbox that dies before the driver has read it takes it along, and nobody else has it.
+        """
         self._history.tell(news)
-        self._sender.put([make(self._proposer, self._history, order)])
+        answer = make(self._proposer, self._history, order)
+        self._sender.put([answer])
         self._sender.flush()
+        return answer

@@ -35,6 +35,8 @@ def local_ray() -> Iterator[None]:
         with _environment(guarded | scratch.environment):
             import ray
 
+            from aiperf.drive.runtime import Runtime
+
             with _on_loopback():
                 ray.init(
                     address="local",
@@ -51,6 +53,7 @@ def local_ray() -> Iterator[None]:
                 _assert_closed()
                 yield
             finally:
+                Runtime.of_this_process().kill_if_lost()
                 ray.shutdown()
     finally:
         scratch.close()

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, assert_never
 
 import ray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.actors import OpenGroup, WorkerPlan, open_ranks
-from aiperf.drive.mailbox import Mailbox, opened
+from aiperf.drive.mailbox import Post
 from aiperf.drive.places import Place, places, superseded
 from aiperf.drive.ray_worker import Making, RayWorker, bring_up, end_of, last_line, new_generator, remove
+from aiperf.drive.runtime import Runtime
 from aiperf.drive.starts import StartLaw, Starts
-from aiperf.errors import AiperfError
+from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.messages import Drop, NotStarted, Order, Propose, Release, Train, Unproposed, Word, WorkerDown, WorkerUp
 from aiperf.propose import Proposer
 from aiperf.shape import Terms, breach
@@ -69,14 +71,13 @@ class RayExecutor:
         self._looked = 0.0
         self._said_too_small: set[str] = set()
         self._there = places([], accelerators_per_worker)
-        head = ray.get_runtime_context().get_node_id()
-        self._mailbox = Mailbox.options(  # type: ignore[attr-defined]
-            scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False)
-        ).remote()
+        self._runtime = Runtime.of_this_process()
+        self._post = Post()
 
     def start(self) -> None:
         """Asks for a worker at every place there is; each says WorkerUp when its ranks stand."""
-        self._look_for_places(time.monotonic())
+        with self._runtime.watched():
+            self._look_for_places(time.monotonic())
 
     def tell(self, news: Sequence[News]) -> None:
         """Kept until a generator is next asked: increments, never the whole history."""
@@ -110,7 +111,12 @@ class RayExecutor:
 
         Raises:
             AiperfError: no worker is there, and none can be had.
+            RuntimeLost: one of Ray's own processes has died.
         """
+        with self._runtime.watched():
+            return self._words(timeout)
+
+    def _words(self, timeout: float) -> list[Word]:
         now = time.monotonic()
         over: dict[int, str | None] = {}
         is_due = now - self._looked > LOOK_SECONDS
@@ -119,7 +125,13 @@ class RayExecutor:
             over = self._over(now)
             self._look_at_generators()
         waits = not (over or self._own)
-        heard = opened(ray.get(self._mailbox.take.remote(timeout if waits else 0.0)))
+        heard = self._post.take(timeout if waits else 0.0)
+        if heard is None:
+            heard, over, self._looked = (
+                [],
+                {},
+                0.0,
+            )  # who has died is said when the mailbox answers again, after his words
         said = [word for one in heard for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
             self._bury(number, late, now)
@@ -129,14 +141,19 @@ class RayExecutor:
         return said + own
 
     def close(self) -> None:
-        """Ends all workers."""
+        """Ends all workers; those of a Ray that is lost have ended with it."""
+        with suppress(RuntimeLost):
+            self._runtime.check()
+            self._close()
+
+    def _close(self) -> None:
         for number in list(self._workers):
             self._let_go(number, time.monotonic())
         lives = [worker.life for worker, _ in self._leaving]
         if lives:
             ray.wait(lives, num_returns=len(lives), timeout=5.0)
         for worker, _ in self._leaving:
-            remove(worker)
+            self._runtime.asked(partial(remove, worker))
         self._leaving = []
 
     # --- words
@@ -190,7 +207,7 @@ class RayExecutor:
             places_[standing].has_place = True
         left = [one for one in self._leaving if one[0].life in done or now - one[1] > LEAVE_SECONDS]
         for worker, _ in left:
-            remove(worker)
+            self._runtime.asked(partial(remove, worker))
         self._leaving = [one for one in self._leaving if one not in left]
         over: dict[int, str | None] = {number: None for life, number in lives.items() if life in done and number >= 0}
         for number, worker in self._workers.items():
@@ -239,7 +256,7 @@ class RayExecutor:
         for call in done:
             number, wanted = asked[call]
             try:
-                ray.get(call)
+                self._own.append(ray.get(call))  # the driver knows the answer by now, unless the mailbox has lost it
             except RayError as error:
                 failed.setdefault(number, []).append((wanted, last_line(error)))
         for number in {asked[call][0] for call in done}:
@@ -251,12 +268,12 @@ class RayExecutor:
     def _replace_generator(self, worker: RayWorker, failed: list[tuple[int, str]]) -> None:
         failed = sorted([*failed, *((wanted, "its generator died") for wanted, _ in worker.proposing)])
         ray.kill(worker.generator)
-        worker.generator = new_generator(self._making, worker.group, self._mailbox)
+        worker.generator = new_generator(self._making, worker.group, self._post.mailbox)
         worker.told, worker.proposing = 0, ()
         self._own += [Unproposed(number=wanted, reason=f"no proposal: {why}", was_made=False) for wanted, why in failed]
 
     def _look_for_places(self, now: float) -> None:
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        nodes: list[dict[str, Any]] = self._runtime.asked(ray.nodes)
         self._there = places(nodes, self._accelerators, only_accelerators=self._only_accelerators)
         self._own += self._let_go_superseded(now)
         for address, reason in self._there.too_small.items():
@@ -274,7 +291,8 @@ class RayExecutor:
         for place in self._there.wanted:
             if place not in taken and self._starts.may(place, now):
                 number, self._next = self._next, self._next + 1
-                self._workers[number] = bring_up(self._making, number, place, self._mailbox, now)
+                bringing = partial(bring_up, self._making, number, place, self._post.mailbox, now)
+                self._workers[number] = self._runtime.asked(bringing)
 
     def _let_go(self, number: int, now: float) -> None:
         """Has a worker end by itself: a checkpoint that is being written is finished."""
@@ -285,7 +303,7 @@ class RayExecutor:
     def _remove(self, number: int) -> None:
         worker = self._workers.pop(number, None)
         if worker is not None:
-            remove(worker)
+            self._runtime.asked(partial(remove, worker))
 
 
 def _done(calls: list[ray.ObjectRef[Any]]) -> set[ray.ObjectRef[Any]]:

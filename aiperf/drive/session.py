@@ -18,7 +18,7 @@ from aiperf.conf import RunConf, from_plain
 from aiperf.drive.clock import WallClock
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
-from aiperf.errors import CannotResume
+from aiperf.errors import CannotResume, RunStopped, RuntimeLost
 from aiperf.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal import NAME, Journal, Reading, folding, read
 from aiperf.news import news
@@ -153,14 +153,17 @@ def _drive(
     after_turn: Callable[[Driver], None],
 ) -> None:
     clock = WallClock(already)
-    with ExitStack() as stack:
-        executor = executor_of(conf, folder, standing)
-        stack.callback(executor.close)
-        executor.tell(standing.told)
-        executor.start()
-        driver = Driver(standing.run, standing.books, standing.history, journal, executor, clock, after_turn)
-        with ending_on_interrupt(driver):
-            driver.drive()
+    try:
+        with ExitStack() as stack:
+            executor = executor_of(conf, folder, standing)
+            stack.callback(executor.close)
+            executor.tell(standing.told)
+            executor.start()
+            driver = Driver(standing.run, standing.books, standing.history, journal, executor, clock, after_turn)
+            with ending_on_interrupt(driver):
+                driver.drive()
+    except RuntimeLost as lost:
+        raise RunStopped(folder, str(lost)) from lost
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from aiperf.drive.local_ray import local_ray
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_ray() -> Iterator[None]:
     """A Ray as a run brings it up: it joins no other that runs on the machine, and none joins it."""
     with local_ray():

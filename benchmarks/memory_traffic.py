@@ -192,11 +192,10 @@ def main() -> None:
     flops = counted.tensor_forward_flops + counted.tensor_backward_flops
     print(f"| at 85 % of it | {' | '.join(f'{0.85 * chosen.bandwidth / each:,.0f}' for each in whole.values())} |")
     print(f"\nby arithmetic alone ({flops / 1e9:.1f} GFLOP an image): {chosen.flops / flops:,.0f} images/s")
-    rows = [(row.example, row.memory_bytes_per_second) for row in table() if hasattr(row, "memory_bytes_per_second")]
-    if rows:
-        print(f"\n| images/s by bandwidth alone | {' | '.join(WAYS)} |\n| --- |{' ---: |' * len(WAYS)}")
-        for name, bandwidth in rows:
-            print(f"| {name} | {' | '.join(f'{bandwidth / each:,.0f}' for each in whole.values())} |")
+    print(f"\n| images/s by bandwidth alone | {' | '.join(WAYS)} |\n| --- |{' ---: |' * len(WAYS)}")
+    for row in table():
+        limits = (f"{row.memory_bytes_per_second / each:,.0f}" for each in whole.values())
+        print(f"| {row.example} | {' | '.join(limits)} |")
 
 
 if __name__ == "__main__":

@@ -60,10 +60,14 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     dense_flops: dict[DataType, float]
     """FLOPS without structured sparsity, with FP32 accumulation, at the data sheet's clock. A type that the device has no
     units for is left out."""
+    memory_bytes_per_second: float
+    """The maker's figure of the memory's bandwidth, which no program reaches whole."""
     source: str
     """The maker's data sheet or white paper, and what was halved in it."""
     held_against: str
-    """Who reprints or cites the source, as read when the row was checked (21 November 2026)."""
+    """Who reprints or cites the source, as read when the row was checked (21 and 22 November 2026)."""
+    memory_source: str
+    """Who prints the bandwidth, as read on 22 November 2026."""
     units: Units | None = None
     """None where the maker names no clock for its figure."""
 
@@ -71,6 +75,11 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if not self.dense_flops or any(not 1e12 <= flops <= 1e16 for flops in self.dense_flops.values()):
             raise ValueError(
                 f"peaks are in FLOPS, 1e12 to 1e16 for one device; {self.example!r} has {self.dense_flops!r}"
+            )
+        if not 1e11 <= self.memory_bytes_per_second <= 2e13:
+            raise ValueError(
+                f"a memory's bandwidth is in bytes a second, 1e11 to 2e13; {self.example!r} has "
+                f"{self.memory_bytes_per_second!r}"
             )
         if self.units is None:
             return

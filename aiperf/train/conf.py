@@ -35,7 +35,8 @@ class TrainerConf:
     """Added to the niceness of the ranks, 0..19."""
     precision: str = "auto"
     """What convolutions and matrix products compute in: fp32, tf32, bf16, fp16. Weights, gradients' sums and the optimiser
-    stay FP32. auto: bf16 where the hardware has it, else fp32."""
+    stay FP32. auto: a processor bf16 where it has it, else fp32; an accelerator the fastest of its 16-bit types (or fp32 where
+    it has none), measured when the first worker on its kind starts and the same for all others on it."""
     channels_last: bool = True
     """Images and convolution weights with the channel as the fastest axis."""
     compile: str = "auto"

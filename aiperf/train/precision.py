@@ -64,17 +64,31 @@ def unsearched() -> Iterator[None]:
 
 
 def choose(choice: str, device: torch.device) -> Precision:
-    """The precision for a device; `auto` is bf16 where the hardware multiplies it natively, else fp32.
+    """The precision for a device; `auto` is the first of `candidates`: `precision_choice.py` measures which is fastest.
 
     Raises BadConfiguration for tf32 where there are no tensor cores that have it.
     """
     if choice == "auto":
-        return Precision("bf16" if has_native_bfloat16(device) else "fp32", device.type)
+        return Precision(candidates(device)[0], device.type)
     if choice == "tf32" and not (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)):
         raise BadConfiguration(
             f"trainer.precision='tf32' needs an NVIDIA accelerator from Ampere on; found {device.type!r}: take 'fp32' or 'bf16'"
         )
     return Precision(choice, device.type)
+
+
+def candidates(device: torch.device) -> tuple[str, ...]:
+    """What `auto` may be, the likeliest first.
+
+    A processor: bf16 where it multiplies it, else fp32. CUDA capability 8 on (and ROCm's CDNA, which says 9): bf16 or fp16.
+    Capability 7 (V100, T4): fp16, whose tensor cores are 8 times FP32's rate there, or fp32; they have no bf16. Older: fp32.
+    """
+    if device.type != "cuda":
+        return ("bf16",) if has_native_bfloat16(device) else ("fp32",)
+    capability = torch.cuda.get_device_capability(device)
+    if capability >= (8, 0):
+        return ("bf16", "fp16")
+    return ("fp16", "fp32") if capability >= (7, 0) else ("fp32",)
 
 
 def has_native_bfloat16(device: torch.device) -> bool:

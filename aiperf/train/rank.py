@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from aiperf.train.checkpoint import Writer
     from aiperf.train.collective import Collective, Meet
     from aiperf.train.place import Place
+    from aiperf.train.precision_choice import settled
     from aiperf.train.shared_ceiling import Kind
 
 SWITCH_SECONDS = 0.0005
@@ -86,7 +87,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
     life = _Watched(pulse, setup.rank)
-    place = Place.make(setup.conf, data, start, device, collective, writer, life)
+    conf = settled(setup.conf, start, device, collective, setup.ceilings)
+    place = Place.make(conf, data, start, device, collective, writer, life)
     warm_up(place)
 
     def measure() -> int:

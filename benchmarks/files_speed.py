@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from aiperf.train.data.conf import DataSetConf, ImagesConf, SyntheticConf
 from aiperf.train.data.opening import open_data
 from benchmarks.input_speed import repeated
 from benchmarks.pairs import Asleep, describe_machine, interleaved
-from benchmarks.trainer_speed import OwnLoop
+from benchmarks.trainer_speed import CONF, OwnLoop
 from morphism import STARTS, start
 
 IMAGE = 224
@@ -35,7 +36,7 @@ class Side:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         data = open_data(conf)
         graph = start(network, image=IMAGE, channels=3, classes=data.description.classes)
-        self._loop = OwnLoop(data, graph, batch, precision, device)
+        self._loop = OwnLoop(data, graph, batch, replace(CONF, precision=precision), device)
 
     def seconds(self, steps: int) -> float:
         """Of one step, of so many."""

@@ -3,11 +3,13 @@
     python -m benchmarks.trainer_speed [--networks resnet20,resnet50_v1_5] [--precisions fp32,bf16] [--pairs N]
 
 Both train the same architecture from the same weights on the same images, at the same batch and precision, with the same
-optimiser and loss; the script refuses to compare where the losses of the first steps differ. The plain loop is what an expert
-writes: torchvision's ResNet-50 (the usual ResNet-20 for 32×32), and its images lie in memory as the very tensors that the
-network wants, so that it pays nothing for input. Its ways (memory format, fused or multi-tensor SGD, torch.compile) are tried
-on this machine first, and the fastest is taken. Ours is the loop that every rank runs: images are picked from the data set
-and normalised, every step is accounted for and reported. Validation and checkpoints are outside in both.
+optimiser and loss; the script refuses to compare where the losses of the first steps differ. The plain loop is what an
+expert writes: torchvision's ResNet-50 (the usual ResNet-20 for 32×32), and its images lie in memory as the very tensors
+that the network wants, so that it pays nothing for input. Its ways (memory format, fused or multi-tensor SGD,
+torch.compile; on a GPU also max-autotune and CUDA graphs) are tried on this machine first, and the fastest is taken. Both
+sides have the same switches: TF32 where it is named and nowhere else, cuDNN's search for algorithms on. `--own` gives our
+side's options. Ours is the loop that every rank runs: images are picked from the data set and normalised, every step is
+accounted for and reported. Validation and checkpoints are outside in both.
 
 Each side has a process of its own, of which one sleeps while the other works: segments of a few seconds alternate
 (a b, b a, …), so that a machine's drift meets both. The plain one is PyTorch as it comes; ours keeps its memory as every rank
@@ -23,9 +25,9 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -115,6 +117,8 @@ class Task:
     steps: int
     """Of the one long epoch that ours walks."""
     device: torch.device
+    own: tuple[tuple[str, str], ...] = ()
+    """Options of our side, as `trainer.*` has them."""
 
     @property
     def image(self) -> int:
@@ -136,7 +140,11 @@ class Task:
         )
 
     def own_loop(self) -> OwnLoop:
-        return OwnLoop(self.open(), self.graph, self.batch, self.precision, self.device)
+        conf = replace(CONF, precision=self.precision, **dict(self.own))  # type: ignore[arg-type]
+        return OwnLoop(self.open(), self.graph, self.batch, conf, self.device)
+
+
+Launched = Literal["eager", "compiled", "max-autotune", "graphed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +154,28 @@ class Way:
     channels_last: bool = True
     fused: bool = True
     """The optimiser: one kernel; else the multi-tensor one."""
-    compiled: bool = False
+    launched: Launched = "eager"
 
     def __str__(self) -> str:
         return ", ".join(
             (
                 "channels_last" if self.channels_last else "contiguous",
                 "fused SGD" if self.fused else "multi-tensor SGD",
-                "compiled" if self.compiled else "eager",
+                self.launched,
             )
         )
 
 
-WAYS = (Way(), Way(fused=False), Way(channels_last=False), Way(compiled=True))
+WAYS = (
+    Way(),
+    Way(fused=False),
+    Way(channels_last=False),
+    Way(launched="compiled"),
+    Way(launched="max-autotune"),
+    Way(launched="graphed"),
+)
+ON_CUDA_ALONE: tuple[Launched, ...] = ("max-autotune", "graphed")
+"""On a processor max-autotune searches for many minutes, and there are no CUDA graphs."""
 
 
 class PlainLoop:
@@ -166,14 +183,16 @@ class PlainLoop:
 
     def __init__(self, task: Task, way: Way) -> None:
         self._device = task.device
-        self._dtype = choose(task.precision, task.device).dtype
+        precision = choose(task.precision, task.device)
+        precision.switch_on()  # as ours: TF32 and cuDNN's search are no matter of the loop
+        self._dtype, self._scaler = precision.dtype, precision.scaler()
         layout = torch.channels_last if way.channels_last else torch.contiguous_format
         network = build(task.graph)
         initialise(network, derive(SEED, "weights"))  # as a trial without a parent begins, and so are the keys' order
         module = PLAIN[task.network][0]()
         module.load_state_dict(dict(zip(module.state_dict(), network.state_dict().values(), strict=True)))
         module.to(task.device).to(memory_format=layout).train()  # type: ignore[call-overload]  # torch's stub lacks it
-        self._module = torch.compile(module, dynamic=False) if way.compiled else module
+        self._module: Callable[[Tensor], Tensor] = module
         self._optimiser = torch.optim.SGD(
             module.parameters(),
             lr=CONF.learning_rate,
@@ -196,16 +215,42 @@ class PlainLoop:
             self._held = [(batch.images, batch.labels) for batch, _ in zip(walk, range(HELD_BATCHES), strict=False)]
             walk.close()
         self._next = 0
+        self._launch(way, module)
+
+    def _launch(self, way: Way, module: nn.Module) -> None:
+        match way.launched:
+            case "compiled":
+                self._module = torch.compile(module, dynamic=False)
+            case "max-autotune":  # torch 2.13's takes CUDA graphs too
+                self._module = torch.compile(module, dynamic=False, mode="max-autotune")
+            case "graphed":
+                cached = torch.is_autocast_cache_enabled()
+                torch.set_autocast_cache_enabled(False)  # a cast weight that is kept would not be cast anew in a replay
+                with self._computing():
+                    torch.cuda.make_graphed_callables(module, (self._held[0][0],))  # its forward is replaced
+                torch.set_autocast_cache_enabled(cached)
+            case "eager":
+                pass
+            case _:
+                assert_never(way.launched)
+
+    def _computing(self) -> AbstractContextManager[object]:
+        return torch.autocast(self._device.type, self._dtype) if self._dtype.itemsize == 2 else nullcontext()
 
     def do(self, steps: int) -> Tensor:
         """The last step's loss."""
         for _ in range(steps):
             images, labels = self._held[self._next]
             self._next = (self._next + 1) % len(self._held)
-            with torch.autocast(self._device.type, self._dtype) if self._dtype.itemsize == 2 else nullcontext():
+            with self._computing():
                 loss = F.cross_entropy(self._module(images), labels, label_smoothing=CONF.label_smoothing)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._optimiser.step()
+            if self._scaler is None:
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._optimiser.step()
+            else:
+                self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                self._scaler.step(self._optimiser)
+                self._scaler.update()
             self._optimiser.zero_grad(set_to_none=True)
         _wait(self._device)
         return loss.detach()
@@ -214,7 +259,7 @@ class PlainLoop:
 class OwnLoop:
     """A trial's first epoch, advanced as far as is asked."""
 
-    def __init__(self, data: OpenData, graph: Graph, batch: int, precision: str, device: torch.device) -> None:
+    def __init__(self, data: OpenData, graph: Graph, batch: int, conf: TrainerConf, device: torch.device) -> None:
         self._device = device
         order = Train(
             trial=1,
@@ -235,7 +280,7 @@ class OwnLoop:
             progress_seconds=0.0,  # a word after each step: more than a run would have
             edges=(),
         )
-        place = Place.make(replace(CONF, precision=precision), data, graph, device, Alone(), writer=None)
+        place = Place.make(conf, data, graph, device, Alone(), writer=None)
         self._words: Iterator[Word] = train(order, place, time.monotonic())
 
     def do(self, steps: int) -> None:
@@ -258,7 +303,9 @@ class PlainSide:
         if keeps_memory:
             assert keep_freed_memory()
         self._task, self._clock = task, CLOCKS[clock]
-        self._ways = [way for way in WAYS if tries_compiled or not way.compiled]
+        self._ways = [way for way in WAYS if tries_compiled or way.launched in ("eager", "graphed")]
+        if task.device.type != "cuda":
+            self._ways = [way for way in self._ways if way.launched not in ON_CUDA_ALONE]
 
     def loss(self) -> float:
         """The mean loss of the first COMPARED_STEPS steps."""
@@ -350,7 +397,9 @@ def main() -> None:
     parser.add_argument(
         "--keep-memory", action="store_true", help="the plain loop's process keeps its freed memory too"
     )
+    parser.add_argument("--own", default="", help="our side's options: compile=on,cuda_graphs=on,fused=conv")
     chosen = parser.parse_args()
+    own = tuple((name, value) for name, _, value in (each.partition("=") for each in chosen.own.split(",") if each))
     threads = chosen.threads or torch.get_num_threads()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     on_cuda = device.type == "cuda"
@@ -365,7 +414,7 @@ def main() -> None:
         batch = chosen.batch or ((1024 if is_small else 256) if on_cuda else (128 if is_small else 16))
         pairs = chosen.pairs or (20 if is_small else 10)
         for precision in chosen.precisions.split(","):
-            task = Task(network, precision, batch, STEPS, device)
+            task = Task(network, precision, batch, STEPS, device, own)
             ratio, speed = compare(
                 task, chosen.compile, chosen.keep_memory, chosen.clock, threads, chosen.seconds, pairs
             )

@@ -151,7 +151,9 @@ class _Pointwise(torch.autograd.Function):
         x, rows, channels = _rows(x)
         out_channels = weight.shape[0]
         batch, _, height, width = x.shape
-        z = x.new_empty((batch, out_channels, height, width)).contiguous(memory_format=torch.channels_last)
+        z = torch.empty(
+            (batch, out_channels, height, width), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
+        )
         grid = _grid(rows, _TILE_R, out_channels, _TILE_O)
         mean, deviation = x.new_empty((2, grid[0], out_channels), dtype=torch.float32)
         # FP32 as torch was told to multiply it: whole, or by TF32's units

@@ -25,7 +25,7 @@ def machines(conf: RunConf) -> Iterator[ExecutorOf]:
     from aiperf.drive.local_ray import local_ray
 
     with local_ray():
-        yield _on_ray
+        yield on_ray
 
 
 def worker_shape(conf: RunConf) -> WorkerShape:
@@ -55,7 +55,8 @@ def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:
     )
 
 
-def _on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
+def on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
+    """Workers on the Ray cluster that this process is connected to."""
     from aiperf.drive.actors import WorkerPlan
     from aiperf.drive.ray_executor import RayExecutor
 

@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import ray
+from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled, without stubs
 from ray.actor import ActorHandle
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from aiperf.drive.local_ray import guarded_environment
 
 DEAD_IN_A_SECOND = {
     "health_check_initial_delay_ms": 500,
@@ -88,16 +92,20 @@ class SmallCluster:
 
 @contextmanager
 def small_cluster() -> Iterator[SmallCluster]:
-    """A cluster that no other Ray of this machine meets."""
+    """A cluster that no other Ray of this machine meets: its token is its own, as a run's is, and so is its folder."""
     folder = tempfile.mkdtemp(prefix="r-", dir="/tmp")  # short: a socket's path has 107 bytes
-    before = os.environ.get("RAY_TMPDIR")
-    os.environ["RAY_TMPDIR"] = folder
-    try:
-        cluster = SmallCluster()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in guarded_environment(os.environ).items():
+            patch.setenv(name, value)
+        patch.setenv("RAY_TMPDIR", folder)
+        # What a Ray before this one, in this process, was told. (Ray 2.60)
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()
         try:
-            yield cluster
+            cluster = SmallCluster()
+            try:
+                yield cluster
+            finally:
+                cluster.close()
         finally:
-            cluster.close()
-    finally:
-        os.environ.pop("RAY_TMPDIR") if before is None else os.environ.__setitem__("RAY_TMPDIR", before)
-        shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)

@@ -15,12 +15,18 @@ from typing import Any, TypeVar
 import pytest
 import ray
 
+from aiperf.books import books
 from aiperf.conf import BudgetConf, configure
 from aiperf.drive.actors import WorkerPlan
+from aiperf.drive.driver import Driver
 from aiperf.drive.learn import learn
+from aiperf.drive.machines import on_ray
 from aiperf.drive.ray_executor import RayExecutor
+from aiperf.drive.session import sit
 from aiperf.drive.starts import StartLaw
 from aiperf.errors import AiperfError, BadConfiguration, NoWorkers
+from aiperf.events import RunEnded, TrialStarted, WorkerLost
+from aiperf.journal import read
 from aiperf.messages import (
     Done,
     EpochDone,
@@ -34,13 +40,16 @@ from aiperf.messages import (
     WorkerDown,
     WorkerUp,
 )
-from aiperf.plan import this_machine
-from aiperf.propose import Proposer
+from aiperf.plan import make_plan, this_machine
+from aiperf.propose import Proposer, proposer_of
+from aiperf.rederive import rederive
+from aiperf.score import score
 from aiperf.shape import Terms
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import SyntheticConf
 from searchers.conf import RandomConf
 from tests.drive.clusters import SmallCluster, small_cluster
+from tests.drive.runs import SMALL
 from tests.drive.stand_in import (
     BREAKS,
     LACKS_DATA,
@@ -386,3 +395,37 @@ def test_where_accelerators_are_declared_a_plan_waits_for_the_first_node_that_ha
         cluster.add(accelerators=2)
 
     assert learnt.result().ranks == 2
+
+
+@pytest.mark.slow
+def test_a_run_on_two_hosts_goes_on_after_one_is_killed_and_what_it_held_is_finished_by_the_other(
+    cluster: SmallCluster, tmp_path: Path
+) -> None:
+    """The real trainer, the driver and the journal: all that the tests above have stand-ins for."""
+    hosts = [cluster.add(), cluster.add()]
+    conf = configure(
+        [*SMALL, f"runs={tmp_path}", "schedule.duration_seconds=240", "limits.trials=4", "limits.silence_seconds=100"]
+    )
+    killed: list[float] = []
+
+    def after_turn(driver: Driver) -> None:
+        if (
+            not killed
+            and len(driver.run.running) == 2
+            and all(driver.run.trials[one].saved_epoch for one in driver.run.running)
+        ):
+            cluster.kill(hosts[0])
+            killed.append(driver.clock.now())
+
+    folder = sit(make_plan(conf, learn(conf)), on_ray, after_turn)
+
+    events = list(read(folder))
+    (lost,) = [event for event in events if isinstance(event, WorkerLost)]
+    left = 1 - lost.worker
+    begun = [event for event in events if isinstance(event, TrialStarted)]
+    assert {event.worker for event in begun if event.at < lost.at} == {0, 1}
+    (again,) = [event for event in begun if event.attempt == 2]
+    assert again.worker == left and again.epoch > 1, "after its last saved epoch"
+    assert isinstance(events[-1], RunEnded) and events[-1].reason == "trials"
+    assert [one.number for one in rederive(events, proposer_of(conf.searcher, conf.hpo)) if not one.is_equal] == []
+    assert score(books(events)).valid

@@ -18,7 +18,7 @@ from aiperf.conf import RunConf, from_plain
 from aiperf.drive.clock import WallClock
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
-from aiperf.errors import CannotResume, RunStopped, RuntimeLost
+from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
 from aiperf.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal import NAME, Journal, Reading, folding, read
 from aiperf.news import news
@@ -164,6 +164,10 @@ def _drive(
                 driver.drive()
     except RuntimeLost as lost:
         raise RunStopped(folder, str(lost)) from lost
+    except NoWorkers as none:
+        if not standing.run.next_worker:
+            raise  # nothing was done that there would be to report, or to go on with
+        raise RunStopped(folder, str(none)) from none
 
 
 @contextmanager

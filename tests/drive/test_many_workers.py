@@ -251,6 +251,7 @@ def test_a_released_worker_is_replaced_under_a_new_number(cluster: SmallCluster,
     assert not of(run.said, WorkerDown)
 
 
+@pytest.mark.slow
 def test_what_a_user_can_mend_ends_a_run_whose_every_place_fails_of_it_before_the_first_worker_is_up(
     cluster: SmallCluster, bench: Open, tmp_path: Path
 ) -> None:
@@ -331,6 +332,7 @@ def test_an_order_that_the_ranks_cannot_take_ends_their_worker_and_no_trial_wait
     run.trains(1, trial=1)
 
 
+@pytest.mark.slow
 def test_a_worker_without_accelerators_is_let_go_when_one_with_them_is_up(cluster: SmallCluster, bench: Open) -> None:
     cluster.add()
     run = bench()
@@ -384,6 +386,7 @@ def test_a_plan_is_learnt_from_the_nodes_that_hold_workers_and_not_from_the_one_
     assert (equipped.accelerators, equipped.ranks, equipped.memory_bytes) == (2, 2, 2**33)
 
 
+@pytest.mark.slow
 def test_where_accelerators_are_declared_a_plan_waits_for_the_first_node_that_has_them(cluster: SmallCluster) -> None:
     cluster.add()
     declared = replace(configure([]), accelerators_per_worker=2, budget=BudgetConf(memory_bytes=2**33))

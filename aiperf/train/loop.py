@@ -227,7 +227,8 @@ class _Attempt:
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, place.collective.rank))
         self._counted = place.life.images()  # ranks are abreast here: none has begun the epoch's first step
         place.timeline.anchor()
-        whole = place.data.training_images + place.data.validation_images
+        steps = place.data.training_steps(ready.batch, place.collective.ranks)
+        whole = steps[-1].stop + place.data.validation_images
         clock = EpochClock(self._reports, self._epoch, ready.batch, whole)
 
         training = yield from self._training(ready, clock)

@@ -19,7 +19,6 @@ from aiperf.seeds import derive
 from aiperf.train.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
 from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collective import Exchange, Scaler
-from aiperf.train.data.order import steps
 from aiperf.train.initialise import initialise
 from aiperf.train.launch import Launch, choose
 from aiperf.train.module import Network, build
@@ -160,14 +159,14 @@ def _rehearse(order: Train, place: Place, graph: Graph, network: Network, epoch:
     def beside() -> None:
         rehearse_eager_passes(network, images, _last_share(place, batch), place.precision)
 
-    ahead = (order.last_epoch - epoch + 1) * -(-place.data.training_images // (batch * place.collective.ranks))
+    ahead = (order.last_epoch - epoch + 1) * len(place.data.training_steps(batch, place.collective.ranks))
     return choose(network, images, place, run, ahead, beside)
 
 
 def _last_share(place: Place, batch: int) -> int:
-    """The most images of a training step of this rank that is no whole batch, as an epoch's last ones may be; else 0."""
+    """Images of a training step of this rank that is no whole batch, as there is one in a set of fewer images; else 0."""
     rank, ranks = place.collective.rank, place.collective.ranks
-    shares = [step.share(rank, ranks) for step in steps(place.data.training_images, batch, ranks)[-2:]]
+    shares = [step.share(rank, ranks) for step in place.data.training_steps(batch, ranks)[-1:]]
     return max((count for share in shares if (count := share.stop - share.start) < batch), default=0)
 
 

@@ -51,12 +51,12 @@ def named(words: Iterable[Word]) -> set[str]:
     return {"/".join(Path(name).parts[-3:]) for name in files}
 
 
-def check(words: list[Word]) -> None:
+def check(words: list[Word], training: int = TRAINING - 3) -> None:
     assert isinstance(words[-1], Done)
-    assert [word.advanced.training_images for word in epochs(words)] == [TRAINING - 3] * 2
+    assert [word.advanced.training_images for word in epochs(words)] == [training] * 2
     assert [word.advanced.validation_images for word in epochs(words)] == [VALIDATION - 1] * 2
     for word in advances(words):
-        assert word.training_images <= TRAINING - 3 and word.validation_images <= VALIDATION - 1
+        assert word.training_images <= training and word.validation_images <= VALIDATION - 1
     assert named(words) == set(CORRUPT)
 
 
@@ -69,7 +69,8 @@ def test_images_that_were_really_processed_count_and_the_others_are_named(
     with open_data(images(root, cache=cache)) as opened:
         words = list(train_here(told, CONF, opened, network(), tmp_path / "checkpoints"))
 
-    check(words)
+    # 37 that are kept make four whole steps; of 40 that are decoded as they come 37 are processed in five
+    check(words, 32 if cache == "decoded" else 37)
     skipped = [word for word in words if isinstance(word, Skipped)]
     assert {word.worker for word in skipped} == {told.worker}
     assert len(skipped) < 6  # said when there are more of them, not at each step
@@ -79,7 +80,7 @@ def test_ranks_tell_of_what_each_of_them_met_and_count_what_all_processed(root: 
     group = RankGroup(CONF, images(root), encode(network()), tmp_path, accelerators=0, cores=2)
     try:
         assert group.start().ranks == 2
-        words = follow(group, order(batch_size=8, progress_seconds=1e-6))
+        words = follow(group, order(batch_size=10, progress_seconds=1e-6))
     finally:
         group.close()
 

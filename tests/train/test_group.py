@@ -23,9 +23,24 @@ from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.collective import horovod_missing
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import SyntheticConf
+from aiperf.train.data.opening import open_data
 from aiperf.train.group import RankGroup, WorkerEnded
+from aiperf.train.inprocess import train_here
 from morphism import Graph, cost, encode
-from tests.train.orders import IMAGES, advances, epochs, follow, graph, hear, one_thread, order, plain_graph, train
+from tests.train.orders import (
+    CONF,
+    IMAGES,
+    advances,
+    epochs,
+    follow,
+    graph,
+    hear,
+    one_thread,
+    order,
+    plain_graph,
+    train,
+    visited,
+)
 
 __all__ = ["one_thread"]
 
@@ -120,6 +135,23 @@ def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield from running_group(request.param, folder)
 
 
+def test_ranks_of_uneven_shares_weigh_their_gradients_by_them(tmp_path: Path) -> None:
+    """51 images are less than one whole step of two ranks: shares of 25 and 26."""
+    few = SyntheticConf(training_images=51, validation_images=20, classes=3, image=8, channels=1, noise=0.1)
+    conf = TrainerConf(collective="torch", threads=1, precision="fp32", learning_rate=0.05)
+    told = order(trial=10, last_epoch=3)
+    group = RankGroup(conf, few, encode(plain_graph()), tmp_path / "two", accelerators=0, cores=2)
+    try:
+        group.start()
+        assert epochs(follow(group, told))[0].advanced.training_images == 51
+    finally:
+        group.close()
+    with open_data(few) as opened:
+        assert list(train_here(told, CONF, opened, plain_graph(), tmp_path / "one" / "checkpoints"))
+
+    assert difference(final_weights(tmp_path / "two", 10), final_weights(tmp_path / "one", 10)) < 1e-5
+
+
 def running_group(collective: str, folder: Path) -> Iterator[tuple[RankGroup, Path]]:
     limit = cost(plain_graph()).training_memory(LARGEST, 4)
     group = new_group(collective, folder, plain_graph(), memory_limit_bytes=limit)
@@ -144,8 +176,7 @@ def difference(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
 def test_two_ranks_and_one_end_with_the_same_weights_for_the_same_global_batch(
     group: tuple[RankGroup, Path], tmp_path: Path
 ) -> None:
-    """150 images in steps of 64, so that the last step is uneven: its ranks' gradients must be weighted. Without batch
-    normalisation, whose statistics are each rank's own and differ from those of the whole batch by design."""
+    """Without batch normalisation, whose statistics are each rank's own and differ from those of the whole batch by design."""
     ranks, folder = group
     together = follow(ranks, order(trial=10, batch_size=32, last_epoch=3))
     alone = train(order(trial=10, batch_size=64, last_epoch=3), tmp_path / "checkpoints", start_graph=plain_graph())
@@ -167,7 +198,7 @@ def test_images_of_all_ranks_are_counted_once_and_communication_is_part_of_the_b
     assert words[0].ranks == 2
     for word in epochs(words):
         sums = word.advanced
-        assert (sums.training_images, sums.validation_images) == (IMAGES.training_images, IMAGES.validation_images)
+        assert (sums.training_images, sums.validation_images) == (visited(64), IMAGES.validation_images)
         assert 0.0 < sums.communication_seconds < sums.busy_seconds
 
 
@@ -212,7 +243,7 @@ def test_all_ranks_shrink_a_batch_that_does_not_fit_together(group: tuple[RankGr
 
     reduced = [word for word in words if isinstance(word, OutOfMemory)]
     assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48)]
-    assert epochs(words)[0].advanced.training_images == IMAGES.training_images
+    assert epochs(words)[0].advanced.training_images == visited(96)
     assert isinstance(words[-1], Done)
 
 

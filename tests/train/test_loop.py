@@ -17,7 +17,7 @@ from aiperf.train.data.opening import open_data
 from aiperf.train.inprocess import train_here
 from morphism import cost, encode_morph, legal
 from morphism.legal import Budget
-from tests.train.orders import CONF, IMAGES, advances, epochs, graph, one_thread, order, train
+from tests.train.orders import CONF, IMAGES, advances, epochs, graph, one_thread, order, train, visited
 
 __all__ = ["one_thread"]
 
@@ -35,12 +35,21 @@ def test_a_trial_says_that_it_is_prepared_then_its_epochs_then_that_it_is_done(t
     assert words[-1] == Done(trial=1, attempt=1, reason="epochs")
 
 
-def test_every_image_of_every_epoch_is_counted_once(tmp_path: Path) -> None:
+def test_every_image_of_every_whole_step_is_counted_once(tmp_path: Path) -> None:
     words = train(order(last_epoch=2, batch_size=64), tmp_path)
 
     for word in epochs(words):
-        assert word.advanced.training_images == IMAGES.training_images
+        assert word.advanced.training_images == visited(64) == 128
         assert word.advanced.validation_images == IMAGES.validation_images
+
+
+def test_running_statistics_are_moved_by_whole_batches_alone(tmp_path: Path) -> None:
+    """150 images at batch 149: a step of one image more would be a tenth of what validation then sees."""
+    train(order(last_epoch=1, batch_size=149), tmp_path)
+
+    state = weights(tmp_path)
+    tracked = {int(value) for name, value in state.items() if name.endswith("num_batches_tracked")}
+    assert tracked == {1}
 
 
 def test_sums_grow_within_an_epoch_and_time_is_counted_under_one_heading_only(tmp_path: Path) -> None:
@@ -194,7 +203,7 @@ def test_a_batch_that_does_not_fit_is_made_smaller_until_it_does(tmp_path: Path)
 
     reduced = [word for word in words if isinstance(word, OutOfMemory)]
     assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48), (48, 32)]
-    assert epochs(words)[0].advanced.training_images == IMAGES.training_images
+    assert epochs(words)[0].advanced.training_images == visited(32)
     assert isinstance(words[-1], Done)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.train.data.order import Step, shuffled, steps
+from aiperf.train.data.order import Step, shuffled, steps, training_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class Pass:
 
     def steps(self, images: int) -> tuple[Step, ...]:
         """The steps of the pass, the same for every rank."""
-        return steps(images, self.batch, self.ranks)
+        cut = training_steps if self.is_training else steps
+        return cut(images, self.batch, self.ranks)
 
 
 class Batches(Protocol):

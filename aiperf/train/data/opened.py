@@ -11,6 +11,7 @@ import torch
 from aiperf.train.data.batches import Batches, Pass, Split
 from aiperf.train.data.corrupt import CorruptImages
 from aiperf.train.data.description import DataSet
+from aiperf.train.data.order import Step, training_steps
 
 
 class OpenData:
@@ -86,9 +87,13 @@ class OpenData:
         """Begins to decode the first batches of what `validation` will be called for with the same arguments."""
         self._validation.prime(self._validation_pass(batch, rank, ranks, device, channels_last, dtype))
 
+    def training_steps(self, batch: int, ranks: int) -> tuple[Step, ...]:
+        """The steps of one training epoch."""
+        return training_steps(self.training_images, batch, ranks)
+
     @property
     def training_images(self) -> int:
-        """Images of one training epoch."""
+        """Images of the training split: an epoch visits as many of them as make whole steps."""
         return self._training.images
 
     @property

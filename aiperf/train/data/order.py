@@ -76,8 +76,26 @@ class Step:
 
 
 @lru_cache(maxsize=16)
+def training_steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
+    """Cuts a training epoch into steps of `batch` images on each of `ranks` ranks; what is left of its order is not visited.
+
+    A step of fewer images would move the running statistics of batch normalisation as far as any other, a tenth, just before
+    they are evaluated; which images are left out is another matter of chance in each epoch. So train timm
+    (`drop_last=is_training`) and NVIDIA's DeepLearningExamples (`drop_last=True`); torchvision's references keep the smaller
+    step. A set smaller than one whole step is one step, as `steps` has it.
+
+    >>> [step.images for step in training_steps(1000, 128, 2)]
+    [256, 256, 256]
+    """
+    whole = batch * ranks
+    if images < whole:
+        return steps(images, batch, ranks)
+    return tuple(Step(number * whole, (number + 1) * whole) for number in range(images // whole))
+
+
+@lru_cache(maxsize=16)
 def steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
-    """Cuts an epoch into steps of `batch` images on each of `ranks` ranks.
+    """Cuts a pass over all images into steps of `batch` images on each of `ranks` ranks.
 
     Every image is in exactly one step; every rank has a share of at least one image in every step (of two, from batch 4 on,
     since batch normalisation of a 1×1 map needs two), so that all ranks exchange gradients equally often. Where the last

@@ -68,7 +68,7 @@ def test_an_opened_set_is_what_was_described(conf: DataSetConf) -> None:
     about = describe(conf)
 
     with open_data(conf) as data:
-        images, labels = joined(list(training(data, 8)))
+        images, labels = joined(list(training(data, about.training_images)))
         plain, plain_labels = joined(list(validation(data, 8)))
 
         assert data.description == about
@@ -107,7 +107,7 @@ def test_the_same_epoch_is_the_same_and_another_is_not(conf: DataSetConf) -> Non
 
 def test_without_augmentation_training_images_are_those_of_the_files(small: Path) -> None:
     with open_data(ImagesConf(root=str(small), augment=False)) as data:
-        first, second = (joined(list(training(data, 8, epoch=epoch))) for epoch in (0, 1))
+        first, second = (joined(list(training(data, data.training_images, epoch=epoch))) for epoch in (0, 1))
 
     def in_order(images: torch.Tensor) -> list[bytes]:
         return sorted(image.numpy().tobytes() for image in images)
@@ -189,7 +189,7 @@ def test_corrupt_images_are_named_counted_and_skipped_up_to_the_limit(small: Pat
     for cache in ("auto", "none"):
         with open_data(ImagesConf(root=str(root), cache=cache, corrupt_limit=2)) as data:
             for epoch in (0, 1):
-                assert sum(batch.count for batch in training(data, 4, epoch=epoch)) == 20
+                assert sum(batch.count for batch in training(data, data.training_images, epoch=epoch)) == 20
                 assert sum(batch.count for batch in validation(data, 4)) == 11
             assert sorted(Path(name).relative_to(root).as_posix() for name, _ in data.corrupt) == [
                 "train/class1/3.jpg",
@@ -198,7 +198,7 @@ def test_corrupt_images_are_named_counted_and_skipped_up_to_the_limit(small: Pat
 
         def walk_all(cache: str = cache) -> None:
             with open_data(ImagesConf(root=str(root), cache=cache, corrupt_limit=1)) as data:
-                list(training(data, 4))
+                list(training(data, data.training_images))
                 list(validation(data, 4))
 
         with pytest.raises(DamagedData, match=r"at most 1 corrupt images are skipped .*; found 2:"):
@@ -260,7 +260,7 @@ def test_configurations_pass_through_omegaconf(kind: type[DataSetConf]) -> None:
 
 def test_digits_are_split_evenly_for_ever() -> None:
     with open_data(DigitsConf()) as data:
-        images, labels = joined(list(training(data, 128)))
+        images, labels = joined(list(training(data, 1437)))
         plain, plain_labels = joined(list(validation(data, 128)))
 
     assert (len(images), len(plain)) == (1437, 360)

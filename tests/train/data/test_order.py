@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aiperf.train.data.errors import DataError
-from aiperf.train.data.order import draws, shuffled, steps
+from aiperf.train.data.order import draws, shuffled, steps, training_steps
 
 _IMAGES = st.integers(1, 3000)
 _BATCH = st.integers(1, 70)
@@ -41,6 +43,32 @@ def test_the_last_step_is_smaller_and_borrows_where_it_would_be_too_small() -> N
     assert [step.images for step in steps(1000, 128, 2)] == [256, 256, 256, 232]
     assert [step.images for step in steps(257, 128, 1)] == [128, 127, 2]
     assert [step.images for step in steps(257, 64, 2)] == [128, 125, 4]
+
+
+@given(st.integers(8, 3000), st.integers(1, 300), st.integers(1, 8))
+def test_a_training_epoch_is_whole_steps_of_images_that_are_each_visited_once_at_most(
+    images: int, batch: int, ranks: int
+) -> None:
+    cut = training_steps(images, batch, ranks)
+
+    whole = batch * ranks
+    if images >= whole:
+        assert [step.images for step in cut] == [whole] * (images // whole)
+        assert {
+            step.share(rank, ranks).stop - step.share(rank, ranks).start for step in cut for rank in range(ranks)
+        } == {batch}
+    else:
+        assert cut == steps(images, batch, ranks)
+    assert cut[0].start == 0 and all(a.stop == b.start for a, b in pairwise(cut)) and cut[-1].stop <= images
+
+
+def test_over_the_epochs_every_image_is_visited() -> None:
+    """What is left out of an epoch is a matter of chance: 44 of 300 images."""
+    last = training_steps(300, 128, 2)[-1].stop
+
+    visited = set(np.concatenate([shuffled(300, 7, epoch)[:last] for epoch in range(1, 11)]).tolist())
+
+    assert last == 256 and visited == set(range(300))
 
 
 def test_fewer_images_than_ranks_are_refused() -> None:

@@ -1,11 +1,13 @@
 """The largest batch that fits on a device.
 
-On CUDA it is measured: a forward and a backward pass at growing batches, until memory is full. A CPU never says that it is out
-of memory before the kernel kills somebody, so there it is computed: the modelled training memory (see `morphism.cost`) against
-the memory a rank may use.
+On CUDA it is measured: forward and backward passes at growing batches, with what lies beside them reckoned (`footprint.py`).
+A CPU never says that it is out of memory before the kernel kills somebody, so there it is computed: the modelled training
+memory (see `morphism.cost`) against the memory a rank may use.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from aiperf.train.batch_sizes import largest, nothing_fits
 from aiperf.train.collective import Collective
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.memory import available_bytes
+from aiperf.train.footprint import CudaMemory, beside_a_step, peak_of
 from aiperf.train.module import build
 from aiperf.train.precision import Precision
 from morphism import Graph, Map, cost
@@ -45,8 +48,10 @@ def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
         raise DoesNotFit(f"batch {batch} needs at least {needed} bytes, and a rank may use {limit}")
 
 
-def largest_batch(graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int) -> int:
-    """The largest multiple of 8, up to 8192 and to 3 %, whose step fits into `conf.ceiling_share` of the limit.
+def largest_batch(
+    graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int, ranks: int = 1
+) -> int:
+    """The largest multiple of 8, up to 8192 and to 3 %, with which a trial fits into `conf.ceiling_share` of the limit.
 
     Raises BadConfiguration where not even the smallest batch does: nothing could be trained there.
     """
@@ -55,7 +60,7 @@ def largest_batch(graph: Graph, device: torch.device, precision: Precision, conf
     def fits(batch: int) -> bool:
         if device.type != "cuda":
             return cost(graph).training_memory(batch, precision.bytes_per_element) <= allowed
-        return _peak(graph, batch, device, precision, channels_last=conf.channels_last) <= allowed
+        return _peak(graph, batch, device, precision, ranks, channels_last=conf.channels_last) <= allowed
 
     found = largest(fits)
     if not found:
@@ -63,21 +68,22 @@ def largest_batch(graph: Graph, device: torch.device, precision: Precision, conf
     return found
 
 
-def _peak(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> int:
-    """Bytes of the device that a forward and a backward pass take at most, momentum included; 2⁶³ when it was full."""
+def _peak(
+    graph: Graph, batch: int, device: torch.device, precision: Precision, ranks: int, *, channels_last: bool
+) -> int:
+    """Bytes of the device that a trial takes at most; 2⁶³ when it was full."""
     network: nn.Module | None = None
     try:
         network = build(graph).to(device)
         if channels_last:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
-        torch.cuda.reset_peak_memory_stats(device)
-        rehearse(network, blank(graph, batch, device, precision, channels_last=channels_last), precision)
-        momentum = 4 * cost(graph).parameters
-        return torch.cuda.max_memory_reserved(device) + momentum
+        images = blank(graph, batch, device, precision, channels_last=channels_last)
+        step = partial(rehearse, network, images, precision)
+        return peak_of(step, CudaMemory(device)) + beside_a_step(graph, batch, precision.bytes_per_element, ranks)
     except torch.cuda.OutOfMemoryError:
         return 2**63
     finally:
-        del network
+        step = network = images = None  # type: ignore[assignment]  # else the next batch is tried beside this one
         torch.cuda.empty_cache()
 
 

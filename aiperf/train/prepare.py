@@ -19,6 +19,7 @@ from aiperf.seeds import derive
 from aiperf.train.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
 from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collective import Exchange, Scaler
+from aiperf.train.footprint import CudaMemory, beside_a_step, fits
 from aiperf.train.initialise import initialise
 from aiperf.train.launch import Launch, choose
 from aiperf.train.module import Network, build
@@ -147,12 +148,8 @@ def _rehearse(order: Train, place: Place, graph: Graph, network: Network, epoch:
         rehearse(network, images, place.precision)
 
     if place.device.type == "cuda":
-        fits = True
-        try:
-            run()
-        except torch.cuda.OutOfMemoryError:
-            fits = False
-        if not place.all_agree(fits):
+        beside = beside_a_step(graph, batch, place.precision.bytes_per_element, place.collective.ranks)
+        if not place.all_agree(fits(run, beside, CudaMemory(place.device))):
             network.zero_grad(set_to_none=True)
             raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
 

@@ -92,7 +92,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     warm_up(place)
 
     def measure() -> int:
-        return largest_batch(start, device, place.precision, setup.conf, place.memory_bytes)
+        return largest_batch(start, device, place.precision, setup.conf, place.memory_bytes, setup.ranks)
 
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
     largest = shared_ceiling(setup.ceilings, _kind(setup, place), measure) if is_first else 0

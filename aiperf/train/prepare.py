@@ -148,8 +148,8 @@ def _rehearse(order: Train, place: Place, graph: Graph, network: Network, epoch:
         rehearse(network, images, place.precision)
 
     if place.device.type == "cuda":
-        beside = beside_a_step(graph, batch, place.precision.bytes_per_element, place.collective.ranks)
-        if not place.all_agree(fits(run, beside, CudaMemory(place.device))):
+        held = beside_a_step(graph, batch, place.precision.bytes_per_element, place.collective.ranks)
+        if not place.all_agree(fits(run, held, CudaMemory(place.device))):
             network.zero_grad(set_to_none=True)
             raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
 

@@ -28,7 +28,7 @@ WEIGHTS, WORKSPACE = 100, 400
 
 
 class Device:
-    """An accelerator whose first step tries out algorithms, each with a workspace; what was reserved stays so until released."""
+    """An accelerator whose first step tries algorithms, each with a workspace; what was reserved stays so until released."""
 
     def __init__(self, size: int, activations: int) -> None:
         self.size = size

@@ -102,7 +102,8 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
 
 
 def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precision: Precision) -> None:
-    """What goes eagerly where whole batches are replayed from CUDA graphs: validation, and `last` images where a set is no whole step.
+    """What goes eagerly where whole batches are replayed from CUDA graphs: validation, and the one training step of `last`
+    images where a set is smaller than a whole step (else 0).
 
     Graphs keep their memory in a pool of their own; these passes need theirs beside it, which shows here and not in the
     middle of an epoch.

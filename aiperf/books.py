@@ -38,6 +38,9 @@ from aiperf.events import (
 from aiperf.intervals import Intervals
 from aiperf.journal import folding
 
+SMALLEST_STEP_SECONDS = 1.0
+"""A wall clock that differs by less is being kept right, and was not set."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operations:
@@ -145,6 +148,9 @@ class Books:
     """Corrupt images, each with what its decoder said."""
     down_seconds: float = 0.0
     clock_steps: list[float] = field(default_factory=list)
+    """Seconds by which the wall clock was set between two drivers; below 0: back."""
+    rollbacks: list[tuple[float, int]] = field(default_factory=list)
+    """(at, lines) of every time that lines of the journal were taken back."""
     operations: dict[int, Operations] = field(default_factory=dict)
     _present: dict[int, Presence] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
@@ -236,8 +242,11 @@ class Books:
                 self._present.clear()
                 self.ended = None
                 self.down_seconds += event.down_seconds
-                if event.clock_stepped_back_seconds > 0:
-                    self.clock_steps.append(event.clock_stepped_back_seconds)
+                step = event.clock_stepped_forward_seconds - event.clock_stepped_back_seconds
+                if abs(step) >= SMALLEST_STEP_SECONDS:
+                    self.clock_steps.append(step)
+                if event.rolled_back_lines:
+                    self.rollbacks.append((event.at, event.rolled_back_lines))
             case RunEnded():
                 self.ended = event
             case CheckpointNotWritten():

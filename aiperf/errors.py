@@ -21,6 +21,14 @@ class JournalNotWritten(AiperfError):
     """An append failed; the journal stands as it stood before it."""
 
 
+class JournalNotLocked(AiperfError):
+    """A lock on the journal could not be had, for another reason than another driver."""
+
+
+class JournalTakenAway(AiperfError):
+    """The journal was removed, replaced or changed under the driver that writes it."""
+
+
 class NoSuchRun(AiperfError):
     """A folder that holds no run."""
 

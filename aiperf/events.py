@@ -68,6 +68,10 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """System description of the driver's host."""
     simulated: bool = False
     """Under a virtual clock with invented learning curves: never ranked."""
+    boot_id: str | None = None
+    """Of the host's kernel since it booted. None: it tells none, or the journal is from before this was recorded."""
+    boot_seconds: float | None = None
+    """Since the host booted, suspended time included, when the run began: by it a resume on the same boot knows the time."""
     proposal_rules: int = 1
     """Version of the rules by which proposals follow from the history (docs/searchers.md). Not recorded: 1."""
     shape: WorkerShape | None = None
@@ -86,6 +90,16 @@ class RunResumed(Event, frozen=True, kw_only=True):
     machine: dict[str, Any]
     schema: int = 1
     """That of the lines from this one on. Journals from before this was recorded: 1."""
+    boot_id: str | None = None
+    """Of the host's kernel since it booted. None: it tells none, or the journal is from before this was recorded."""
+    boot_seconds: float | None = None
+    """Since the host booted, suspended time included: no wall clock that is set moves it."""
+    clock_stepped_forward_seconds: float = 0.0
+    """By how much the wall clock lay ahead of the time since the host booted; 0 where the boot is another or not known."""
+    rolled_back_lines: int = 0
+    """Whole lines of the journal that were cut off before this one, as resume_until asked."""
+    cut_sha256: str | None = None
+    """SHA-256 of all bytes that were cut off, those of a torn last line too; they are kept beside it. None: none were."""
 
 
 class WorkerJoined(Event, frozen=True, kw_only=True):

@@ -7,10 +7,12 @@ a line that no run can write (`validator.py`).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import struct
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +21,14 @@ from typing import IO, Self
 
 import msgspec
 
-from aiperf.errors import JournalDamaged, JournalInUse, JournalNotWritten, NoSuchRun
+from aiperf.errors import (
+    JournalDamaged,
+    JournalInUse,
+    JournalNotLocked,
+    JournalNotWritten,
+    JournalTakenAway,
+    NoSuchRun,
+)
 from aiperf.events import SCHEMA, SCHEMAS_READ, AnyEvent, RunResumed, RunStarted
 from aiperf.validator import Unlawful, Validator
 
@@ -171,6 +180,17 @@ def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
         raise events.unfoldable(error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What stood after the line that a run is taken up at. It is kept beside the journal, and never overwritten."""
+
+    lines: int
+    """Whole lines of it; 0: a torn last line alone, as a killed driver leaves it."""
+    sha256: str
+    """Of all its bytes, in hexadecimal."""
+    kept: Path
+
+
 class Journal:
     """A journal that is written; one driver at a time. Close it, or use it in a `with` block."""
 
@@ -179,41 +199,48 @@ class Journal:
 
         `durable`: every append is flushed to the disk itself. A simulated run, which nobody loses, may do without.
 
+        What stands after the reading's end is kept in a file of its own (`cut`), and goes when the first append is on disk:
+        whoever rolls a run back leaves either the old lines or the new driver's line that tells of them.
+
         Raises:
             JournalInUse: another driver holds it.
+            JournalNotLocked: its file system keeps no locks.
         """
         self.path = path
+        self._absolute = path.absolute()
         self._is_durable = durable
-        self._file: IO[bytes] = path.open("xb" if reading is None else "r+b", buffering=0)
+        self._file: IO[bytes] = path.open("xb+" if reading is None else "r+b", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise JournalInUse(
-                f"one driver writes a journal; '{path}' is being written by another. End that run first"
-            ) from error
+            if reading is None:
+                path.unlink()  # nothing stands in it, and nobody else could have made it
+            raise _unlocked(path, error) from error
         after = reading or Reading(0, 0, _ORIGIN, b"")
         self.lines = after.lines
         self._end = after.end
         self._chain = after.chain
-        if reading is not None:
-            self._set_aside_what_follows()
+        self.cut = None if reading is None else self._keep_what_follows()
+        self._size = os.fstat(self._file.fileno()).st_size
+        """As this driver left it: nobody else changes it."""
 
-    def _set_aside_what_follows(self) -> None:
+    def _keep_what_follows(self) -> Cut | None:
         self._file.seek(self._end)
         rest = self._file.read()
-        if rest:
-            # What is cut off is kept: bad input never costs data.
-            self.path.with_name(f"{self.path.name}.after-line-{self.lines}").write_bytes(rest)
-            self._file.truncate(self._end)
-            os.fsync(self._file.fileno())
         self._file.seek(self._end)
+        if not rest:
+            return None
+        # What is cut off is kept: bad input never costs data.
+        kept = _keep(self._absolute.with_name(f"{self.path.name}.after-line-{self.lines}"), rest)
+        return Cut(rest.count(b"\n"), hashlib.sha256(rest).hexdigest(), kept)
 
     def append(self, events: Sequence[AnyEvent]) -> None:
         """Commits events that arrived together: all of them, with one flush, or none.
 
         Raises:
             JournalNotWritten: the disk would not take them; the journal is as it was.
+            JournalTakenAway: it is not the file any more that this driver wrote.
         """
         if not events:
             return
@@ -222,23 +249,71 @@ class Journal:
             body = _encoder.encode(event)
             chain = seal(chain, body)
             written += body[:-1] + _SEAL + chain + b'"}\n'
+        self._check_that_it_is_ours(written)
+        end = self._end + len(written)
         try:
             rest = memoryview(written)
             while rest:
                 rest = rest[self._file.write(rest) :]
+            if self._size > end:
+                self._file.truncate(end)  # of what was cut, the part that this line did not cover
             if self._is_durable:
                 os.fsync(self._file.fileno())
         except OSError as error:
+            raise self._not_written(error) from error
+        self._chain = chain
+        self._end = self._size = end
+        self.lines += len(events)
+
+    def _not_written(self, error: OSError) -> JournalNotWritten:
+        left = ""
+        try:
             self._file.truncate(self._end)
             self._file.seek(self._end)
-            raise JournalNotWritten(
-                f"what happened must stand on disk before anything acts on it; '{self.path}' "
-                f"could not be written ({error.strerror}). "
-                f"Make room, then: resume={self.path.parent}"
-            ) from error
-        self._chain = chain
-        self._end += len(written)
-        self.lines += len(events)
+            self._size = self._end
+        except OSError as again:  # a disk or a file that takes nothing at all: said, since the first error is the cause
+            left = f"; what was written of it could not be taken back ({again.strerror}), a resume drops a torn line"
+        remedy = "Make room" if error.errno in _NO_ROOM else "Let it be written (chattr -i, mount -o remount,rw)"
+        return JournalNotWritten(
+            f"what happened must stand on disk before anything acts on it; '{self.path}' "
+            f"could not be written ({error.strerror}){left}. {remedy}, then: resume={self.path.parent}"
+        )
+
+    def _check_that_it_is_ours(self, written: bytearray) -> None:
+        """A driver whose file was removed, replaced or cut would work on for hours, for nothing."""
+        mine = os.fstat(self._file.fileno())
+        try:
+            there = self._absolute.stat()
+        except OSError as error:
+            raise self._taken_away(f"was removed ({error.strerror})", written, is_whole=True) from error
+        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+            raise self._taken_away("was replaced by another file (as sed -i and editors do)", written, is_whole=True)
+        if mine.st_size != self._size:
+            what = f"was changed: it has {mine.st_size} bytes, and {self._size} were written"
+            raise self._taken_away(what, written, is_whole=False)
+
+    def _taken_away(self, what: str, written: bytearray, *, is_whole: bool) -> JournalTakenAway:
+        """`is_whole`: the file that was written is still open here, and all of it can be kept; else the new lines alone."""
+        name = f"{self.path.name}.{'saved' if is_whole else 'unwritten'}-after-line-{self.lines}"
+        content = (os.pread(self._file.fileno(), self._end, 0) if is_whole else b"") + bytes(written)
+        kept = None
+        for folder in (self._absolute.parent, Path(tempfile.gettempdir())):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                kept = _keep(folder / name, content)
+                break
+            except OSError:
+                continue
+        if kept is None:
+            saved = "what it held could be kept nowhere"
+        elif is_whole:
+            saved = f"the whole of it, with what happened last, is kept in '{kept}': mv it to '{self.path}'"
+        else:
+            saved = f"the lines that were to follow line {self.lines} are kept in '{kept}'"
+        return JournalTakenAway(
+            f"a journal is its driver's alone while a run goes on; '{self.path}' {what}. The run stops; {saved}. "
+            f"To go on: resume={self.path.parent}"
+        )
 
     def close(self) -> None:
         """Lets another driver write it."""
@@ -249,3 +324,44 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
+    if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
+        return JournalInUse(f"one driver writes a journal; '{path}' is being written by another. End that run first")
+    if error.errno in _NO_LOCKS:
+        return JournalNotLocked(
+            f"a lock on the journal keeps a second driver out; the file system of '{path}' keeps no locks ({error.strerror}). "
+            "Have it mounted with them (Lustre: -o flock; NFS: without nolock, its lock service running), or take a folder on "
+            "another file system: runs=FOLDER"
+        )
+    return JournalNotLocked(
+        f"a lock on the journal keeps a second driver out; '{path}' could not be locked ({error.strerror}). "
+        "Mend that, or take a folder on another file system: runs=FOLDER"
+    )
+
+
+def _keep(path: Path, content: bytes) -> Path:
+    """Writes a file that was not there, under this name or the next free one of NAME.2, NAME.3, …; gives its name."""
+    number = 1
+    while True:
+        free = path if number == 1 else path.with_name(f"{path.name}.{number}")
+        try:
+            file = free.open("xb")
+        except FileExistsError:
+            number += 1
+            continue
+        with file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        folder = os.open(free.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return free

@@ -290,7 +290,14 @@ def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]
         doubts.append("no trial of the starting network came to its end")
     if books.down_seconds:
         doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
-    doubts += [f"the driver's wall clock stepped back by {step:.1f} s" for step in books.clock_steps]
+    doubts += [
+        f"the driver's wall clock stepped {'back' if step < 0 else 'forward'} by {abs(step):.1f} s"
+        for step in books.clock_steps
+    ]
+    doubts += [
+        f"rolled back at {at:.0f} s: {lines} lines of the journal were taken back, and what they told is in no figure"
+        for at, lines in books.rollbacks
+    ]
     if busy is not None and busy < 0.95:
         doubts.append(f"{1 - busy:.0%} of accelerator time idle")
     return tuple(doubts)

@@ -175,7 +175,7 @@ class Validator:
         self._lines += 1
 
     def _other(self, event: AnyEvent) -> None:
-        if self._schema == 1:
+        if (event.schema if isinstance(event, RunStarted) else self._schema) == 1:
             _must_be_of_schema_1(event)
         match event:
             case EpochFinished():
@@ -275,6 +275,10 @@ class Validator:
         _must(self._ended != "duration", "a run whose declared time is over is not resumed", "RunResumed after its end")
         _seconds("down_seconds", event.down_seconds)
         _seconds("clock_stepped_back_seconds", event.clock_stepped_back_seconds)
+        _seconds("clock_stepped_forward_seconds", event.clock_stepped_forward_seconds)
+        _in("rolled_back_lines", event.rolled_back_lines, 0, LARGEST_COUNT)
+        if event.rolled_back_lines:
+            _must(event.cut_sha256 is not None, "what was rolled back has a hash", "none")
         since = event.at - self._at
         _must(
             abs(event.down_seconds - since) <= 1e-6,

@@ -107,6 +107,11 @@ def resumed(lines: list[Line]) -> None:
     lines.append(lines[54] | {"at": lines[-1]["at"], "down_seconds": 0.0})
 
 
+def rolled_back(lines: list[Line]) -> None:
+    """Schema 2 from the resume on, which rolled back without a word of what."""
+    lines[54].update(schema=2, rolled_back_lines=3)
+
+
 def newer_schema(lines: list[Line]) -> None:
     """Begun under schema 2, resumed under schema 1."""
     lines[0]["schema"] = 2
@@ -171,6 +176,9 @@ FORGERIES: dict[str, tuple[int, Forgery]] = {
     "ends twice": (98, copied(97, 98)),
     "resumed after its time": (98, resumed),
     "another schema's resume": (55, newer_schema),
+    "a field of a later schema": (55, lambda lines: lines[54].update(rolled_back_lines=4)),
+    "a boot in schema 1": (1, lambda lines: lines[0].update(boot_id="x", boot_seconds=1.0)),
+    "rolled back without a hash": (55, rolled_back),
     "an unknown schema": (1, field(1, "schema", 99)),
     # the first line
     "a configuration against its hash": (1, field(1, "config.seed", 5)),

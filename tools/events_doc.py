@@ -73,7 +73,8 @@ signature: someone who rewrites the whole file can seal it anew.
   worker, trial, attempt or epoch that is not there, a configuration that does not fit its hash, anything after the end but
   a resume (`aiperf/validator.py` holds the laws). That the work was really done is not shown by this.
 - Damage anywhere else is refused, with the line's number. `resume_until=N` goes on after line N; what stood after it is
-  kept in `journal.jsonl.after-line-N`.
+  kept in `journal.jsonl.after-line-N`, the next time in `….2` and so on, and `RunResumed` says how many lines that were and
+  their hash: nothing kept is overwritten, and no rollback goes untold.
 - Events that arrive together are committed together: all of them or none, with one flush to the disk (a simulated run
   does without the flush)."""
 

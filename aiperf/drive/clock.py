@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
@@ -14,13 +18,35 @@ class Clock(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class HostTime:
+    """A moment by the clocks of a host."""
+
+    unix: float
+    """Its wall clock, which can be set."""
+    boot_id: str | None
+    """Another one after each boot; None where the kernel tells none."""
+    boot_seconds: float
+    """Since then, suspended time included."""
+
+
+def host_time() -> HostTime:
+    """This moment, by this host."""
+    boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
+    return HostTime(time.time(), boot_id, _boot_seconds())
+
+
 class WallClock:
-    """Monotonic within a process; over a resume it goes on by the host's wall clock."""
+    """Goes on by the time since the host booted, which nobody can set and which counts on while the host is suspended."""
 
     def __init__(self, already: float = 0.0) -> None:
         """`already`: seconds since the run began, at this moment."""
-        self._origin = time.monotonic() - already
+        self._origin = _boot_seconds() - already
 
     def now(self) -> float:
         """Seconds since the run began."""
-        return time.monotonic() - self._origin
+        return _boot_seconds() - self._origin
+
+
+def _boot_seconds() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +14,12 @@ import msgspec
 
 from aiperf.books import Books
 from aiperf.conf import RunConf, from_plain
-from aiperf.drive.clock import WallClock
+from aiperf.drive.clock import HostTime, WallClock, host_time
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
 from aiperf.events import SCHEMA, AnyEvent, RunResumed, RunStarted
-from aiperf.journal import NAME, Journal, Reading, folding, read
+from aiperf.journal import NAME, Cut, Journal, Reading, folding, read
 from aiperf.news import news
 from aiperf.plan import Plan, first_event, new_folder, run_folder, space_of
 from aiperf.rederive import check_rules
@@ -60,12 +59,15 @@ ExecutorOf = Callable[[RunConf, Path, Standing], Executor]
 
 def sit(plan: Plan, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
     """A new run, from its beginning to its end; gives its folder. Ctrl-C once ends it cleanly."""
-    began = time.time()
-    folder = new_folder(plan.conf, began)
-    first = first_event(plan, folder.name, began)
+    began = host_time()
+    folder = new_folder(plan.conf, began.unix)
+    first = msgspec.structs.replace(
+        first_event(plan, folder.name, began.unix), boot_id=began.boot_id, boot_seconds=began.boot_seconds
+    )
     with Journal(folder / NAME) as journal:
         journal.append([first])
-        _drive(plan.conf, folder, Standing.at(first), journal, executor_of, time.time() - began, after_turn)
+        already = host_time().boot_seconds - began.boot_seconds
+        _drive(plan.conf, folder, Standing.at(first), journal, executor_of, already, after_turn)
     return folder
 
 
@@ -77,6 +79,8 @@ class Resumable:
     conf: RunConf
     standing: Standing
     reading: Reading
+    sitting: RunStarted | RunResumed
+    """The event that the last driver began with."""
 
 
 def resumable(conf: RunConf) -> Resumable:
@@ -101,8 +105,11 @@ def resumable(conf: RunConf) -> Resumable:
     check_rules(first)
     with folding(reader):
         conf, standing = from_plain(first.config), Standing.at(first)
+        sitting: RunStarted | RunResumed = first
         for event in lines:
             standing.take(event)
+            if isinstance(event, RunResumed):
+                sitting = event
     if standing.run.ended == "duration":
         raise CannotResume(
             f"a run is over when its declared time is; '{folder}' ended after its {first.duration_seconds:.0f} s. "
@@ -112,7 +119,7 @@ def resumable(conf: RunConf) -> Resumable:
         print(
             f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it"
         )
-    return Resumable(folder, conf, standing, reader.reading)
+    return Resumable(folder, conf, standing, reader.reading, sitting)
 
 
 def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
@@ -120,26 +127,45 @@ def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driv
 
     Raises:
         JournalInUse: another driver has it.
+        JournalNotLocked: its file system keeps no locks.
     """
     standing = found.standing
     with Journal(found.folder / NAME, found.reading) as journal:
-        resumed = resumption(standing.run, time.time())
+        resumed = resumption(standing.run, found.sitting, host_time(), journal.cut)
+        if resumed.rolled_back_lines and journal.cut is not None:
+            print(
+                f"{resumed.rolled_back_lines} lines after line {journal.lines} are rolled back, and kept in "
+                f"'{journal.cut.kept}'; a run that was rolled back is outside the ranking"
+            )
         standing.take(resumed)
         journal.append([resumed])
         _drive(found.conf, found.folder, standing, journal, executor_of, resumed.at, after_turn)
     return found.folder
 
 
-def resumption(run: Run, now_unix: float) -> RunResumed:
-    """The event of taking a run up again. The clock went on by the host's wall clock; it never runs back."""
-    at = now_unix - run.started.started_unix
+def resumption(run: Run, sitting: RunStarted | RunResumed, now: HostTime, cut: Cut | None = None) -> RunResumed:
+    """The event of taking a run up again; `sitting` is what its last driver began with.
+
+    On the same boot the clock went on by the time since then, whatever happened to the wall clock; after another boot, or on
+    another host, there is nothing but the wall clock. It never runs back.
+    """
+    by_wall = now.unix - run.started.started_unix
+    by_boot = None
+    if sitting.boot_id is not None and sitting.boot_id == now.boot_id and sitting.boot_seconds is not None:
+        by_boot = sitting.at + now.boot_seconds - sitting.boot_seconds
+    at = max(run.at, by_wall if by_boot is None else by_boot)
     return RunResumed(
-        at=max(at, run.at),
-        down_seconds=max(0.0, at - run.at),
-        clock_stepped_back_seconds=max(0.0, run.at - at),
+        at=at,
+        down_seconds=at - run.at,
+        clock_stepped_back_seconds=max(0.0, at - by_wall),
+        clock_stepped_forward_seconds=0.0 if by_boot is None else max(0.0, by_wall - at),
         versions=versions(),
         machine=msgspec.to_builtins(describe()),
         schema=SCHEMA,
+        boot_id=now.boot_id,
+        boot_seconds=now.boot_seconds,
+        rolled_back_lines=0 if cut is None else cut.lines,
+        cut_sha256=None if cut is None else cut.sha256,
     )
 
 

@@ -249,6 +249,7 @@ def _breaches(run: Collected, end: float, result: Score, mfu: float | None) -> t
             duration_seconds=run.started.duration_seconds,
             warmup_seconds=run.started.warmup_seconds,
             window_seconds=result.window_seconds,
+            rolled_back_lines=sum(lines for _, lines in run.books.rollbacks),
             end=end,
             end_reason=None if ended is None else ended.reason,
             devices=frozenset(worker.joined.device for worker in run.workers.values()),

@@ -54,6 +54,7 @@ class Candidate:
     devices: frozenset[str]
     """Models of the workers' accelerators."""
     error: float | None
+    rolled_back_lines: int
     largest_mfu: float | None
     """None: there is no dense peak to hold the work against."""
 
@@ -109,6 +110,15 @@ def _length(run: Candidate) -> Breach | None:
     return Breach(f"the declared length, {duration(run.duration_seconds)}, is run to its end", found, "resume=RUN")
 
 
+def _rollback(run: Candidate) -> Breach | None:
+    if not run.rolled_back_lines:
+        return None
+    found = f"{run.rolled_back_lines} lines were rolled back (resume_until)"
+    return Breach(
+        "nothing that happened is taken back", found, "a run that is resumed where its journal ends, or another"
+    )
+
+
 def _precision(run: Candidate) -> Breach | None:
     rule = "16-bit float or more"
     if not run.precisions:
@@ -141,7 +151,7 @@ def _peak(run: Candidate) -> Breach | None:
 Rule = Callable[[Candidate], Breach | None]
 
 OF_THE_CONFIGURATION: tuple[Rule, ...] = (_dataset, _start, _searcher, _tuning, _warmup, _window)
-OF_THE_RESULT: tuple[Rule, ...] = (_length, _precision, _error, _peak)
+OF_THE_RESULT: tuple[Rule, ...] = (_length, _rollback, _precision, _error, _peak)
 """In the order in which breaches are shown. That the journal is intact was checked when it was read."""
 
 

@@ -120,6 +120,7 @@ def _resume(
             clock_stepped_back_seconds=0.0,
             versions={},
             machine={},
+            cut_sha256=None if chronicle.cut is None else chronicle.cut.sha256,
         )
         standing.take(resumed)
         try:

@@ -137,6 +137,8 @@ class Books:
     """Whether a trial of the starting network came to its end."""
     failed: int = 0
     rejected: int = 0
+    unanswered: int = 0
+    """Of these, proposals that never came: their generator had died, or was silent."""
     lost_workers: int = 0
     vain_starts: int = 0
     """Of workers."""
@@ -185,6 +187,7 @@ class Books:
                 )
             case TrialRejected():
                 self.rejected += 1
+                self.unanswered += event.by == "nobody"
                 self._rounds.pop(event.number, None)
             case TrialStarted():
                 presence = self._present[event.worker]

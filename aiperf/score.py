@@ -288,6 +288,8 @@ def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]
         doubts.append(f"corrupt images left out: {len(books.skipped)}; first {name!r}: {why}")
     if books.ended is not None and not books.start_finished:
         doubts.append("no trial of the starting network came to its end")
+    if books.unanswered:
+        doubts.append(f"proposals that never came: {books.unanswered} (their generator died, or was silent)")
     if books.down_seconds:
         doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
     doubts += [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.books import books
-from aiperf.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, WorkerLost
+from aiperf.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
 from aiperf.ledger import ledger
 from aiperf.score import Window, curve, score, window
 from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
@@ -120,6 +120,16 @@ def test_the_time_a_killed_driver_was_down_stays_in_the_denominator() -> None:
     assert any("down for 40 s" in doubt for doubt in found.doubts)
 
 
+def test_proposals_that_never_came_are_a_doubt_and_those_that_were_refused_are_none() -> None:
+    lost = [TrialRejected(at=3.0, number=number, reason="its generator died", by="nobody") for number in (1, 2)]
+    refused = TrialRejected(at=3.0, number=3, reason="over the budget", by="check")
+
+    found = score(books(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
+
+    assert [doubt for doubt in found.doubts if "never came: 2 (their generator died" in doubt]
+    assert not any("never came" in doubt for doubt in score(books(one_trial(refused, ended()))).doubts)
+
+
 def test_a_wall_clock_that_stepped_back_is_a_doubt_and_shortens_nothing() -> None:
     found = score(books(one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())))
 
@@ -155,6 +165,7 @@ moments = st.floats(2.0, 130.0)
     st.lists(st.tuples(moments, st.floats(0.0, 9.0), st.integers(0, 100)), min_size=1, max_size=8),
     st.floats(20.0, 130.0),
 )
+@settings(deadline=None)
 def test_the_curve_ends_where_the_score_stands_to_the_last_digit(
     evaluations: list[tuple[float, float]], works: list[tuple[float, float, int]], end: float
 ) -> None:

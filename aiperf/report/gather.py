@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from aiperf.books import Books
 from aiperf.events import AnyEvent
 from aiperf.ledger import ledger
 from aiperf.report.architecture import best_architecture, ranked_fingerprint, start_fingerprint
@@ -29,8 +30,8 @@ from aiperf.report.fold import Collected, OpenTrial, collect
 from aiperf.report.ranking import Breach, Candidate, breaches
 from aiperf.report.timeline import gantt
 from aiperf.report.utilisation import utilisation
-from aiperf.score import Score, curve, score, window
-from aiperf.system.telemetry import Doubt, Limits, Telemetry, doubts
+from aiperf.score import Score, Window, curve, score, window
+from aiperf.system.telemetry import Doubt, Limits, Telemetry, died, doubts
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
@@ -58,7 +59,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         run=_run(run, end),
         score=result,
         breaches=_breaches(run, end, result, used.mfu_busy),
-        doubts=_doubts(result, measured, run.started.simulated),
+        doubts=_doubts(result, measured, run.started.simulated, _worked_until(books, inside)),
         curve=curve(books, CURVE_POINTS),
         errors=_errors(run),
         error_points=len(run.error),
@@ -224,10 +225,25 @@ def _systems(run: Collected) -> tuple[SystemFacts, ...]:
     return tuple(sorted((facts for facts, _ in rows.values()), key=lambda facts: (-facts.workers, facts.example)))
 
 
-def _doubts(result: Score, measured: Telemetry | None, is_simulated: bool) -> tuple[Doubt, ...]:
+def _worked_until(books: Books, inside: Window) -> dict[int, float]:
+    """When each worker that worked inside the window did so last, there."""
+    columns = books.intervals
+    end = np.minimum(columns.end, inside.end)
+    order = np.lexsort((end, columns.worker))
+    worker, end = columns.worker[order], end[order]
+    is_last = np.append(worker[1:] != worker[:-1], True) if len(worker) else np.zeros(0, dtype=bool)
+    last = zip(worker[is_last].tolist(), end[is_last].tolist(), strict=True)
+    return {number: at for number, at in last if at > inside.start}
+
+
+def _doubts(
+    result: Score, measured: Telemetry | None, is_simulated: bool, worked_until: dict[int, float]
+) -> tuple[Doubt, ...]:
     found = [Doubt(text, "doubt") for text in result.doubts]
     if measured is not None:
         found += doubts(measured, Limits())
+    if measured is not None and measured.workers:
+        found += died(measured, worked_until, Limits())
     if (measured is None or not measured.workers) and not is_simulated:
         found.append(Doubt("utilisation, power and temperature of the devices were not measured", "note"))
     order = ("grave", "doubt", "note")

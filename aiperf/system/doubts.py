@@ -5,7 +5,7 @@ A device that measured nothing is never doubted for what it might have shown; th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,6 +40,8 @@ class Limits:
     """Mean over the window, below which an accelerator sat idle."""
     missing_share: float = 0.05
     """Of the window without samples."""
+    recorder_seconds: float = 60.0
+    """Between a recorder's last look and its worker's last work. Below it lie the differences of hosts' clocks."""
     power_cap_share: float = 0.01
     """Difference of power limits between accelerators of one model."""
 
@@ -166,6 +168,31 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list
             )
             found.append(Doubt(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "doubt"))
     return found
+
+
+def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits) -> tuple[Doubt, ...]:
+    """Recorders that ended before their workers did, by when each worker was last known to work; nothing where all are there.
+
+    What their devices did after that is in no figure, and nothing else would show it.
+    """
+    until = {one.worker: one.recorded_until for one in telemetry.workers}
+    ended = [
+        (worked - (until.get(worker) or 0.0), worker, worked)
+        for worker, worked in worked_until.items()
+        if worked - (until.get(worker) or 0.0) > limits.recorder_seconds
+    ]
+    if not ended:
+        return ()
+    _, worker, worked = max(ended)
+    last = until.get(worker)
+    heard = "it recorded nothing" if last is None else f"it was last heard of at {last:.0f} s"
+    return (
+        Doubt(
+            f"recorders that died before their workers ended: {len(ended)} of {len(worked_until)}; worst that of worker "
+            f"{worker}: {heard}, while its worker worked until {worked:.0f} s",
+            "doubt",
+        ),
+    )
 
 
 def _damaged(telemetry: Telemetry) -> list[Doubt]:

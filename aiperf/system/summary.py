@@ -55,6 +55,8 @@ class WorkerTelemetry:
     accelerators_expected: int | None
     accelerators_sampled: int
     not_sampled: dict[str, str]
+    recorded_until: float | None = None
+    """Its last look; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
                     recorded_until[session.worker] = look.at
     return Telemetry(
         window=window,
-        workers=tuple(_worker(session) for _, session in sorted(sessions.items())),
+        workers=tuple(_worker(session, recorded_until.get(worker)) for worker, session in sorted(sessions.items())),
         devices=tuple(
             one.result(window, recorded_until.get(worker, one.session.at), GAP_INTERVALS * one.session.interval_seconds)
             for (worker, _), one in sums.items()
@@ -262,6 +264,8 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
     )
 
 
-def _worker(session: Session) -> WorkerTelemetry:
+def _worker(session: Session, recorded_until: float | None) -> WorkerTelemetry:
     sampled = sum(device.kind == "accelerator" for device in session.devices)
-    return WorkerTelemetry(session.worker, session.host, session.accelerators, sampled, session.not_sampled)
+    return WorkerTelemetry(
+        session.worker, session.host, session.accelerators, sampled, session.not_sampled, recorded_until
+    )

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from aiperf.system.doubts import Doubt, Limits, doubts
+from aiperf.system.doubts import Doubt, Limits, died, doubts
 from aiperf.system.log import Damage, Sample, Session, files, path, read, read_file
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
 
@@ -26,6 +26,7 @@ __all__ = [
     "Session",
     "Telemetry",
     "WorkerTelemetry",
+    "died",
     "doubts",
     "path",
     "read",

@@ -25,6 +25,9 @@ from aiperf.report.palette import COLOURS
 from aiperf.report.ranking import SIMULATED
 from aiperf.report.text import closing_lines
 from aiperf.report.write import Paths, report_of, write, write_report
+from aiperf.system.log import Log, Session
+from aiperf.system.log import path as telemetry_of
+from aiperf.system.sampler import Device, DeviceSample
 from tests.report.journals import Shape, invented
 
 SMALL = invented(Shape(duration=60.0, warmup=10.0))
@@ -164,6 +167,30 @@ def test_a_damaged_line_of_telemetry_costs_neither_report_nor_score(written: Pat
     assert [doubt.text for doubt in report.doubts if "line 1 of telemetry/0.jsonl" in doubt.text]
     assert any("were not measured" in doubt.text for doubt in report.doubts)
     assert "telemetry/0.jsonl" in write(report, tmp_path).page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(("until", "is_doubted"), [(5.0, True), (59.0, False), (None, True)])
+def test_a_recorder_that_died_under_its_worker_is_a_doubt(
+    tmp_path: Path, until: float | None, is_doubted: bool
+) -> None:
+    run = invented(Shape(workers=2, duration=120.0, warmup=10.0))
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.append(run)
+    for worker, last in ((0, 120.0), (1, 120.0 if until == 59.0 else until)):
+        if last is None:
+            continue
+        log = Log(telemetry_of(tmp_path, worker))
+        host = Device(id="host", kind="host")
+        session = Session(host="n", worker=worker, at=0.0, wall_unix=0.0, interval_seconds=1.0, devices=(host,))
+        log.begin(session)
+        log.append(0.0, 0.0, [DeviceSample(device="host", utilisation=0.5)])
+        log.append(last, last, [DeviceSample(device="host", utilisation=0.5)])
+        log.close()
+
+    texts = [doubt.text for doubt in report_of(tmp_path).doubts if "recorders that died" in doubt.text]
+
+    assert len(texts) == is_doubted
+    assert all("1 of 2; worst that of worker 1" in text for text in texts)
 
 
 def test_nothing_unfinished_is_left_beside_what_was_written(written: Paths) -> None:

@@ -266,6 +266,7 @@ class Validator:
                 )
         for name in ("training_images", "validation_images"):
             _in(f"dataset.{name}", event.dataset.get(name), 1, LARGEST_COUNT)
+        _shape(event)
         self._schema = event.schema
         self._duration = duration
         self._training_images = event.dataset["training_images"]
@@ -527,6 +528,21 @@ def _in(name: str, value: object, least: int, most: int) -> None:
 def _seconds(name: str, value: float) -> None:
     if not 0 <= value <= LARGEST_SECONDS:
         raise Unlawful(f"{name} is at least 0 s; found {value!r}")
+
+
+def _shape(event: RunStarted) -> None:
+    """The plan is made of the workers that it names."""
+    shape = event.shape
+    if shape is None:
+        return
+    for name, least in (("accelerators", 0), ("ranks", 1), ("cores", 0)):
+        _in(f"shape.{name}", getattr(shape, name), least, LARGEST)
+    _in("shape.memory_bytes", shape.memory_bytes, 1, LARGEST_COUNT)
+    space, budget = event.config.get("space"), event.config.get("budget")
+    if isinstance(space, dict) and isinstance(budget, dict):
+        made = int(budget["memory_share"] * shape.memory_bytes)
+        found = space["budget"]["memory_bytes"]
+        _must(found == made, f"the budget's memory is made of the workers' shape, {made!r} bytes", repr(found))
 
 
 def _must_be_of_schema_1(event: AnyEvent) -> None:

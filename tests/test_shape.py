@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aiperf.books import books
 from aiperf.conf import RunConf, configure
-from aiperf.errors import BadConfiguration
+from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.events import RunStarted, WorkerShape
 from aiperf.journal import Journal, read
 from aiperf.messages import WorkerUp
@@ -157,6 +157,20 @@ def test_the_shape_stands_in_the_journal_as_it_was_planned(tmp_path: Any) -> Non
     (again,) = read(tmp_path)
 
     assert isinstance(again, RunStarted) and again.shape == first.shape
+
+
+@pytest.mark.parametrize("forged", [{"memory_bytes": 80 * GIB}, {"ranks": 0}, {"accelerators": -1}])
+def test_a_first_line_whose_budget_was_made_of_another_shape_is_refused_on_reading(
+    tmp_path: Any, forged: dict[str, int]
+) -> None:
+    first = planned(shape(host(40), 1))
+    assert first.shape is not None
+    other = msgspec.structs.replace(first, shape=msgspec.structs.replace(first.shape, **forged))
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.append([other])
+
+    with pytest.raises(AiperfError, match=r"shape"):
+        list(read(tmp_path))
 
 
 def test_workers_with_other_ranks_than_planned_are_a_doubt() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import torch
+import torch.distributed
 from torch import Tensor, nn
 
 from aiperf.errors import BadConfiguration
@@ -76,6 +77,18 @@ class Collective(Protocol):
 
 class RankFailed(Exception):
     """The exchange broke because another rank is gone. Which one it was, the group's supervisor sees."""
+
+
+def is_of_exchange(error: BaseException) -> bool:
+    """Whether the exchange broke, wherever in a step it showed: hooks exchange within the backward pass, and DDP within the
+    forward pass too.
+
+    torch has no class of its own for a peer that is gone: Gloo's and NCCL's own words tell it.
+    """
+    if isinstance(error, RankFailed | torch.distributed.DistError) or type(error).__name__ == "HorovodInternalError":
+        return True
+    words = ("gloo", "Gloo", "NCCL", "Connection", "Horovod has been shut down")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
 class Alone:

@@ -19,6 +19,10 @@ FusedChoice = Literal["auto", "off", "norm", "conv"]
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Of an activation in each precision, as it lies in memory."""
 
+PEER_SECONDS = 7 * 86400.0
+"""How long the libraries of the exchange (Horovod, Gloo, NCCL) may wait for a rank by themselves: far above any deadline of the
+group's, which alone can tell a rank that hangs from those that wait for it."""
+
 
 @dataclass
 class TrainerConf:
@@ -67,7 +71,8 @@ class TrainerConf:
     """A rank that shows no sign of life for so long is taken for hung, and its group is restarted. A step that legitimately
     takes long extends it: at least 10 × the longest step so far is waited."""
     start_seconds: float = 300.0
-    """A rank may take so long to start, to open the data set, to compile, and to do its first step."""
+    """Starting, opening the data set, building, compiling and waiting for storage take as long as they take; a rank in which
+    nothing at all goes on for so long meanwhile (no thread runs, no disk is waited for, nothing is read) is taken for hung."""
     memory_limit_bytes: int | None = None
     """Training memory a rank may use. None: the accelerator's; without accelerators the host's free memory divided by the
     ranks. A batch whose modelled need lies above it is treated as out of memory."""
@@ -91,6 +96,9 @@ class TrainerConf:
             _must(value is None or value >= 1, option, "is at least 1", value)
         for option in ("hang_seconds", "start_seconds", "learning_rate"):
             _must(getattr(self, option) > 0, option, "is above 0", getattr(self, option))
+        for option in ("hang_seconds", "start_seconds"):
+            value = getattr(self, option)
+            _must(value <= PEER_SECONDS / 10, option, f"is at most {PEER_SECONDS / 10:.0f}", value)
         for option in ("weight_decay", "keep_checkpoints_seconds"):
             _must(getattr(self, option) >= 0, option, "is at least 0", getattr(self, option))
         _must(self.warmup_epochs >= 0, "warmup_epochs", "is at least 0", self.warmup_epochs)

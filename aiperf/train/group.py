@@ -9,78 +9,54 @@
     group.close()
 
 A rank that is killed is seen within half a second, one that hangs within `conf.hang_seconds`: the attempt then ends with
-a Crashed that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks where one
-cannot be had any more. An order that comes meanwhile waits for it.
+a Crashed that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks where an
+accelerator is at fault. One that is slow is waited for as long as something goes on in it (`watch.py`). An order that comes
+meanwhile waits.
 """
 
 from __future__ import annotations
 
 import queue
-import shutil
 import socket
 import tempfile
 import threading
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass
 from multiprocessing.connection import Pipe, wait
 from pathlib import Path
 
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Train, Word
 from aiperf.system.control_groups import usable_processors
-from aiperf.train import blame
+from aiperf.train import blame, started
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.conf import TrainerConf, ranks_of_worker
 from aiperf.train.data.conf import DataSetConf
 from aiperf.train.processes import RankProcess
+from aiperf.train.progress import Progress
 from aiperf.train.pulse import Pulse
 from aiperf.train.rendezvous import HorovodRendezvous
+from aiperf.train.stages import Stage
+from aiperf.train.started import NotStarted, Ranks
+from aiperf.train.watch import Watch
 from aiperf.train.wire import Do, Failed, Ready, Setup
 
 _LOOK_SECONDS = 0.2
 """How often processes and heartbeats are looked at."""
 _GRACE_SECONDS = 0.3
 """After the first sign of a failure, so that the rank that caused it is told from those that only noticed."""
+_CAUSE_SECONDS = 10.0
+"""So long where all that is heard is that another rank is gone: the kernel takes its time to end one that holds much."""
 _STARTS = 2
-"""With as many ranks, before one is left out."""
+"""With as many ranks, before one whose accelerator is at fault is left out, or the worker ends."""
 
 
 class WorkerEnded(AiperfError):
     """No rank can be started any more."""
 
 
-class _NotStarted(Exception):
-    """A start failed."""
-
-    def __init__(self, failure: Failed, rank: int) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
-        self.rank = rank
-
-
 class _Mendable(Exception):
     """The ranks cannot go on until the user has mended something."""
-
-
-@dataclass(slots=True)
-class _Ranks:
-    """One start's processes and what they share."""
-
-    processes: list[RankProcess]
-    pulse: Pulse
-    folder: Path
-    rendezvous: HorovodRendezvous | None
-    ready: Ready | None = None
-
-    def end(self) -> None:
-        """Kills what still runs (a stopped process too) and removes what they shared."""
-        for process in self.processes:
-            process.kill()
-        if self.rendezvous is not None:
-            self.rendezvous.close()
-        self.pulse.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class RankGroup:
@@ -126,7 +102,7 @@ class RankGroup:
         self._interrupted: int | None = None
         self._closing = False
         self._ended: WorkerEnded | None = None
-        self._ranks: _Ranks | None = None
+        self._ranks: Ranks | None = None
         self._wake_here, self._wake_there = Pipe(duplex=False)
         self._first: Future[Ready] = Future()
         # the ranks die with the thread that starts them, so it is one that lives as long as the group
@@ -213,15 +189,16 @@ class RankGroup:
                     self._let_go(ranks)
                     return
                 self._set_ranks(None)
-                ranks.end()
-                self._say_end(failure)
+                ranks.kill()
+                self._say_end(failure)  # before waiting for the dead: the driver may give the trial to another worker
+                self._bury(ranks)
                 if failure.is_mendable:  # another start would end the same way
                     raise _Mendable(failure.reason)
                 ranks = self._bring_up()
         except _Mendable as error:
             self._ended = WorkerEnded(str(error))
             self._words.put(self._ended)
-        except _NotStarted as error:
+        except NotStarted as error:
             reason = f"no rank can be started on {self._host}: {error}"
             self._ended = WorkerEnded(reason)
             if not self._first.done():
@@ -241,26 +218,38 @@ class RankGroup:
             if left is not None:
                 left.end()
 
-    def _bring_up(self) -> _Ranks:
-        """Starts as many ranks as can be had. Raises _NotStarted when there is none left to try."""
+    def _bury(self, ranks: Ranks) -> None:
+        """Raises NotStarted where a rank cannot be ended: what it holds (its accelerator, its memory) cannot be had again."""
+        for process in ranks.end():
+            how = f"process {process.pid}, state {process.state() or 'unknown'} after {started.DEATH_SECONDS:.0f} s"
+            reason = f"{self._named(ranks, process.rank)} cannot be killed: {how}"
+            raise NotStarted(Failed(reason, is_final=True), process.rank)
+
+    def _bring_up(self) -> Ranks:
+        """Starts as many ranks as can be had. Raises NotStarted when there is none left to try.
+
+        A rank is left out for a fault of its accelerator alone: what is slow, was killed or fails otherwise would be so without
+        it too, and a worker that quietly goes on with less than it has is not the one that was asked for.
+        """
         while True:
             for attempt in range(1, _STARTS + 1):
                 try:
                     return self._start_ranks()
-                except _NotStarted as error:
-                    final = error.failure.is_mendable or self._closing
-                    if final or (attempt == _STARTS and len(self._devices) == 1):
+                except NotStarted as error:
+                    is_final = error.failure.is_mendable or error.failure.is_final or self._closing
+                    can_do_without = error.failure.is_device and len(self._devices) > 1
+                    if is_final or (attempt == _STARTS and not can_do_without):
                         raise
                     failed = error.rank
             # the same rank's device failed again: go on without it
             del self._devices[failed]
 
-    def _start_ranks(self) -> _Ranks:
+    def _start_ranks(self) -> Ranks:
         count = len(self._devices)
         folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-"))
         pulse = Pulse(folder / "pulse", count, create=True)
         rendezvous = HorovodRendezvous() if count > 1 else None
-        ranks = _Ranks([], pulse, folder, rendezvous)
+        ranks = Ranks([], pulse, folder, rendezvous)
         self._set_ranks(ranks)
         cores = max(1, self._cores // count)
         (self._run_folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -282,17 +271,20 @@ class RankGroup:
                 )
                 environment = rendezvous.environment(rank, count) if rendezvous is not None else {}
                 log = self._run_folder / "logs" / f"worker-{self._worker}-rank-{rank}.log"
+                pulse.enter(rank, Stage.IMPORT, self._conf.start_seconds)
+                process = RankProcess(setup, environment, log)
                 with self._lock:
-                    ranks.processes.append(RankProcess(setup, environment, log))
+                    ranks.processes.append(process)
+            now = time.monotonic()
+            ranks.watch = Watch(pulse, [Progress(process.pid, now) for process in ranks.processes])
             self._await_ready(ranks)
         except BaseException:
             self._set_ranks(None)
-            ranks.end()
+            self._bury(ranks)
             raise
         return ranks
 
-    def _await_ready(self, ranks: _Ranks) -> None:
-        deadline = time.monotonic() + self._conf.start_seconds
+    def _await_ready(self, ranks: Ranks) -> None:
         missing = set(range(len(ranks.processes)))
         while missing:
             for process, message in self._hear(ranks, _LOOK_SECONDS):
@@ -303,19 +295,17 @@ class RankGroup:
                             ranks.ready = message
                     case Failed():
                         failure, rank = self._cause(ranks)
-                        raise _NotStarted(failure, rank)
+                        raise NotStarted(failure, rank)
             if self._closing:
-                raise _NotStarted(Failed("closed while it started"), 0)
+                raise NotStarted(Failed("closed while it started"), 0)
             if any(process.has_ended() for process in ranks.processes):
                 failure, rank = self._cause(ranks)
-                raise _NotStarted(failure, rank)
-            if time.monotonic() > deadline:
-                late = min(missing)
-                raise _NotStarted(
-                    Failed(f"{self._named(ranks, late)} was not ready within {self._conf.start_seconds} s"), late
-                )
+                raise NotStarted(failure, rank)
+            if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
+                rank, how = hung
+                raise NotStarted(Failed(f"{self._named(ranks, rank)} {how}"), rank)
 
-    def _serve(self, ranks: _Ranks) -> Failed | None:
+    def _serve(self, ranks: Ranks) -> Failed | None:
         """Hands orders down and words up until something fails; None when the group is to be closed."""
         while True:
             with self._lock:
@@ -328,7 +318,7 @@ class RankGroup:
                 self._interrupted = None
             if do is not None:
                 for process in ranks.processes:
-                    ranks.pulse.beat(process.rank, 0, self._conf.start_seconds)
+                    ranks.pulse.beat(process.rank, 0, Stage.BUILD, self._conf.start_seconds)
                     process.send(do)
             if interrupted is not None and doing is not None and doing.order.trial == interrupted:
                 ranks.pulse.interrupt(doing.number)
@@ -343,13 +333,11 @@ class RankGroup:
                         self._say(word)
             if has_failed or any(process.has_ended() for process in ranks.processes):
                 return self._cause(ranks)[0]
-            conf = self._conf
-            hung = blame.hung(ranks.processes, ranks.pulse, conf.hang_seconds, conf.start_seconds, time.monotonic())
-            if hung is not None:
+            if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
                 return Failed(f"{self._named(ranks, rank)} {how}")
 
-    def _hear(self, ranks: _Ranks, timeout: float) -> list[tuple[RankProcess, Ready | Word | Failed]]:
+    def _hear(self, ranks: Ranks, timeout: float) -> list[tuple[RankProcess, Ready | Word | Failed]]:
         """What ranks have sent, waiting up to `timeout` for the first, or for a call of the owner."""
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in ranks.processes if not process.pipe.closed
@@ -384,27 +372,29 @@ class RankGroup:
                 Crashed(trial=order.trial, attempt=order.attempt, reason=failure.reason, retry=failure.retry)
             )
 
-    def _cause(self, ranks: _Ranks) -> tuple[Failed, int]:
+    def _cause(self, ranks: Ranks) -> tuple[Failed, int]:
         """Which rank it was, after a moment in which the others' failures come in too."""
-        deadline = time.monotonic() + _GRACE_SECONDS
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < _CAUSE_SECONDS:
+            if passed > _GRACE_SECONDS and blame.is_clear(ranks.processes):
+                break
             for _, message in self._hear(ranks, 0.05):
                 if not isinstance(message, Ready | Failed):
                     self._say(message)
-        culprit = blame.culprit(ranks.processes)
+        culprit = blame.culprit(ranks.processes, ranks.pulse)
         return blame.failure(culprit, self._named(ranks, culprit.rank)), culprit.rank
 
-    def _named(self, ranks: _Ranks, rank: int) -> str:
+    def _named(self, ranks: Ranks, rank: int) -> str:
         return f"rank {rank} of {len(ranks.processes)} on {self._host}"
 
-    def _let_go(self, ranks: _Ranks) -> None:
+    def _let_go(self, ranks: Ranks) -> None:
         for process in ranks.processes:
             process.hang_up()
         deadline = time.monotonic() + 5.5
         while time.monotonic() < deadline and not all(process.has_ended() for process in ranks.processes):
             time.sleep(0.01)
 
-    def _set_ranks(self, ranks: _Ranks | None) -> None:
+    def _set_ranks(self, ranks: Ranks | None) -> None:
         with self._lock:
             self._ranks = ranks
 

@@ -102,7 +102,7 @@ class _Overlapped:
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
-        scaled.backward()  # type: ignore[no-untyped-call]
+        _or_failed(scaled.backward)  # gradients are handed to Horovod within it
         own = self._timeline.mark()
         self._together(self.optimiser.synchronize)
         return own, self._timeline.mark()
@@ -119,6 +119,13 @@ class _Overlapped:
     def close(self) -> None:
         # it holds the nodes whose hooks hold it, by way of C++, where Python's garbage collector sees no cycle (horovod 0.28)
         self.optimiser._grad_accs.clear()
+
+
+def _or_failed(act: Callable[[], Any]) -> None:
+    try:
+        act()
+    except HorovodInternalError as error:
+        raise RankFailed(str(error)) from error
 
 
 class _InPlace:

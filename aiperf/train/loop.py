@@ -34,6 +34,7 @@ from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
 from aiperf.train.place import Place
 from aiperf.train.precision import unsearched
 from aiperf.train.prepare import CheckpointMissing, Ready, prepare, walk
+from aiperf.train.stages import Stage
 from aiperf.train.timeline import Mark
 
 
@@ -67,6 +68,7 @@ def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
         raise
     while held:  # nothing is trained any more: what the last file still takes, training stands still for
         began = time.monotonic()
+        place.life.enter(Stage.CHECKPOINT, place.conf.start_seconds)
         for word in _settled(held.popleft()):
             yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
 
@@ -277,7 +279,7 @@ class _Attempt:
         batches = place.data.training(ready.batch, **walk(place), epoch=self._epoch, seed=derive(order.seed, "order"))
         pending: deque[_Pending] = deque()
         try:
-            for number, batch in enumerate(batches):
+            for number, batch in enumerate(self._fetched(batches)):
                 self._rate = learning_rate(place.conf, self._epoch, ready.batch * ranks, number / len(batches))
                 set_learning_rate(exchange.optimiser, self._rate)
                 if place.life.is_time_to_stop(self._step):
@@ -311,7 +313,7 @@ class _Attempt:
         batches = place.data.validation(ready.batch, **walk(place))
         pending: deque[_Pending] = deque()
         try:
-            for batch in batches:
+            for batch in self._fetched(batches):
                 begin = timeline.mark()
                 once = nullcontext() if batch.count == ready.batch else unsearched()
                 with torch.inference_mode(), place.precision.computing(), once:
@@ -343,7 +345,7 @@ class _Attempt:
                 Span(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged))
             )
             self._longest_step = max(self._longest_step, end - begin)
-            place.life.beat(self._step, self._patience())
+            place.life.beat(self._step, *self._patience())
             yield word
 
     def _newly_counted(self) -> tuple[int, int]:
@@ -351,12 +353,24 @@ class _Attempt:
         before, self._counted = self._counted, self._place.life.images()
         return self._counted[0] - before[0], self._counted[1] - before[1]
 
-    def _patience(self) -> float:
-        """How long this rank may now be silent: the first steps of a trial may choose and compile kernels."""
+    def _fetched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches; who waits for one waits for storage, and is not taken for hung as long as anything moves there."""
+        life = self._place.life
+        while True:
+            stage, seconds = self._patience()
+            life.enter(Stage.INPUT, seconds)
+            batch = next(batches, None)
+            life.enter(stage, seconds)
+            if batch is None:
+                return
+            yield batch
+
+    def _patience(self) -> tuple[Stage, float]:
+        """What a step is, and how long this rank may be silent in it: a trial's first may choose and compile kernels."""
         conf = self._place.conf
         if self._step <= self._place.timeline.behind + 1:
-            return max(conf.start_seconds, 10 * self._longest_step)
-        return max(conf.hang_seconds, 10 * self._longest_step)
+            return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)
+        return Stage.STEPS, max(conf.hang_seconds, 10 * self._longest_step)
 
     def _checkpoint(self, ready: Ready, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
         """Rank 0's copy of the epoch, and whether its file stands."""

@@ -15,6 +15,7 @@ from aiperf.train.compiling import GUESSES, Expectations, ways_of
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.opened import OpenData
 from aiperf.train.precision import Precision, choose
+from aiperf.train.stages import Stage
 from aiperf.train.timeline import Timeline, timeline_of
 from morphism import Graph
 
@@ -22,8 +23,12 @@ from morphism import Graph
 class Life(Protocol):
     """A rank's bond to its supervisor."""
 
-    def beat(self, step: int, silent_seconds: float) -> None:
-        """Says that it lives, and how long it may now be silent."""
+    def enter(self, stage: Stage, silent_seconds: float) -> None:
+        """Says that it lives, what it is at now, and how long it may be silent in it."""
+        ...
+
+    def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
+        """The same, of a step of training."""
         ...
 
     def processed(self, training: int, validation: int) -> None:
@@ -45,7 +50,10 @@ class Unwatched:
     def __init__(self) -> None:
         self._images = (0, 0)
 
-    def beat(self, step: int, silent_seconds: float) -> None:
+    def enter(self, stage: Stage, silent_seconds: float) -> None:
+        return None
+
+    def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
         return None
 
     def processed(self, training: int, validation: int) -> None:

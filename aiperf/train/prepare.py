@@ -26,6 +26,7 @@ from aiperf.train.module import Network, build
 from aiperf.train.noise import break_symmetry
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
 from aiperf.train.place import Place
+from aiperf.train.stages import Stage
 from aiperf.train.weights import carry_out
 from morphism import Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
 
@@ -85,7 +86,7 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
     Raises DoesNotFit and CheckpointMissing, each on all ranks alike.
     """
     began = time.monotonic()
-    place.life.beat(0, place.conf.start_seconds)
+    place.life.beat(0, Stage.BUILD, place.conf.start_seconds)
     place.data.prime_training(batch, **walk(place), epoch=epoch, seed=derive(order.seed, "order"))
     parent, graph, plans = descend(place.start, order.lineage, order.morphs)
     check(graph, batch, place.precision, place.memory_bytes)
@@ -94,9 +95,11 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     built = time.monotonic()
 
+    place.life.enter(Stage.LAUNCH, place.conf.start_seconds)
     launch = _rehearse(order, place, graph, network, epoch, batch)
     rehearsed = time.monotonic()
 
+    place.life.enter(Stage.WEIGHTS, place.conf.start_seconds)
     optimiser = sgd(network, place.conf)
     scaler = place.precision.scaler()
     if epoch > 1 or snapshot is not None:

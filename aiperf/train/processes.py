@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
@@ -84,24 +85,37 @@ class RankProcess:
 
     def stopped_for(self, now: float) -> float:
         """Seconds for which every look has found it stopped (state T of proc(5)); 0 while it runs."""
-        try:
-            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            return 0.0
-        if state not in "Tt":
+        state = self.state()
+        if state == "" or state not in "Tt":
             self._stopped_since = None
             return 0.0
         if self._stopped_since is None:
             self._stopped_since = now
         return max(now - self._stopped_since, 1e-9)
 
+    def state(self) -> str:
+        """Its letter of proc(5); empty when it is gone."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return ""
+
     def hang_up(self) -> None:
         """Closes the pipe: the rank finishes the checkpoint it is writing, and ends."""
         self.pipe.close()
 
     def kill(self) -> None:
-        """Ends it now, and waits until it has."""
+        """Has the kernel end it, which may take its time: see `has_gone`."""
         self.pipe.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        self._process.wait()
+
+    def has_gone(self, seconds: float) -> bool:
+        """Whether it has ended, waiting so long at most. One in uninterruptible sleep (D) ends when its device or file server
+        answers, which may be never; it is then left to a thread that waits for it."""
+        try:
+            self._process.wait(max(seconds, 0.0))
+        except subprocess.TimeoutExpired:
+            threading.Thread(target=self._process.wait, name="unkillable-rank", daemon=True).start()
+            return False
+        return True

@@ -10,8 +10,10 @@ import mmap
 import time
 from pathlib import Path
 
+from aiperf.train.stages import Stage
+
 _PER_RANK = 8  # doubles: one cache line, so that ranks do not slow each other
-_DEADLINE, _STEP, _MEETINGS = 0, 1, 2
+_DEADLINE, _STEP, _MEETINGS, _STAGE, _SINCE = 0, 1, 2, 3, 4
 _TRAINED, _VALIDATED = 6, 7
 _WANTED, _AGREED, _AGREED_STEP = 0, 1, 2
 
@@ -32,11 +34,17 @@ class Pulse:
         self._view = memoryview(self._map).cast("d")
         self.ranks = ranks
 
-    def beat(self, rank: int, step: int, silent_seconds: float) -> None:
-        """A rank lives, and will say so again within so many seconds."""
-        at = (1 + rank) * _PER_RANK
-        self._view[at + _STEP] = step
-        self._view[at + _DEADLINE] = time.monotonic() + silent_seconds
+    def enter(self, rank: int, stage: Stage, silent_seconds: float) -> None:
+        """A rank lives, is at this from now on, and will say so again within so many seconds."""
+        at, now = (1 + rank) * _PER_RANK, time.monotonic()
+        self._view[at + _STAGE] = stage
+        self._view[at + _SINCE] = now
+        self._view[at + _DEADLINE] = now + silent_seconds
+
+    def beat(self, rank: int, step: int, stage: Stage, silent_seconds: float) -> None:
+        """A rank has come to this step; else as `enter`."""
+        self._view[(1 + rank) * _PER_RANK + _STEP] = step
+        self.enter(rank, stage, silent_seconds)
 
     def overdue(self, now: float) -> tuple[int, ...]:
         """The ranks whose time is over, the longest overdue first. A rank that never beat is not overdue."""
@@ -67,6 +75,16 @@ class Pulse:
         return sum(int(self._view[at + _TRAINED]) for at in lines), sum(
             int(self._view[at + _VALIDATED]) for at in lines
         )
+
+    def stages(self) -> tuple[tuple[Stage, float], ...]:
+        """What each rank is at, and since when (time.monotonic())."""
+        at = [(1 + rank) * _PER_RANK for rank in range(self.ranks)]
+        return tuple((Stage(int(self._view[each + _STAGE])), self._view[each + _SINCE]) for each in at)
+
+    def announced(self) -> tuple[float, ...]:
+        """How long each rank said that it might be silent in what it is at."""
+        at = [(1 + rank) * _PER_RANK for rank in range(self.ranks)]
+        return tuple(self._view[each + _DEADLINE] - self._view[each + _SINCE] for each in at)
 
     def interrupt(self, number: int) -> None:
         """The group wishes the order of this number to end.

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from aiperf.train.pulse import Pulse
+from aiperf.train.stages import Stage
 from aiperf.train.wire import Do, Failed, Ready, Setup
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ def main() -> None:
 
 
 def _serve(setup: Setup, pipe: Connection) -> None:
+    pulse = Pulse(setup.pulse, setup.ranks)
+    life = _Watched(pulse, setup.rank)
+    patience = setup.conf.start_seconds
+    life.enter(Stage.IMPORT, patience)
+
     import torch
 
     from aiperf.messages import Skipped
@@ -81,22 +87,27 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     start = decode(setup.start_graph)
+    life.enter(Stage.DATA, patience)
     data = open_data(setup.dataset, cores=setup.cores)
-    pulse = Pulse(setup.pulse, setup.ranks)
+    life.enter(Stage.JOIN, patience)
+    pulse.meet(setup.rank)
     collective = _join(setup, device, lambda: pulse.meet(setup.rank))
+    life.enter(Stage.WARM_UP, patience)
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
-    life = _Watched(pulse, setup.rank)
     conf = settled(setup.conf, start, device, collective, setup.ceilings)
     place = Place.make(conf, data, start, device, collective, writer, life)
     warm_up(place)
 
     def measure() -> int:
+        life.enter(Stage.CEILING, patience)
         return largest_batch(start, device, place.precision, setup.conf, place.memory_bytes, setup.ranks)
 
+    life.enter(Stage.QUEUE if is_first else Stage.JOIN, inf if is_first else patience)
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
     largest = shared_ceiling(setup.ceilings, _kind(setup, place), measure) if is_first else 0
     collective.total([0.0])
+    life.enter(Stage.PEAK, patience)
     # together, as they will train: what one core does alone is not what each of them does beside the others
     peak = _measured_peak(place.precision.name, setup.threads) if device.type == "cpu" else None
     pipe.send(
@@ -114,7 +125,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     orders: queue.SimpleQueue[Do] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, orders, writer), name="orders", daemon=True).start()
     while True:
-        pulse.beat(setup.rank, 0, inf)
+        pulse.beat(setup.rank, 0, Stage.IDLE, inf)
         do = orders.get()
         life.number = do.number
         for word in loop.train(do.order, place, do.taken):
@@ -177,8 +188,11 @@ class _Watched:
         self.number = 0
         """Of the order under way."""
 
-    def beat(self, step: int, silent_seconds: float) -> None:
-        self._pulse.beat(self._rank, step, silent_seconds)
+    def enter(self, stage: Stage, silent_seconds: float) -> None:
+        self._pulse.enter(self._rank, stage, silent_seconds)
+
+    def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
+        self._pulse.beat(self._rank, step, stage, silent_seconds)
 
     def processed(self, training: int, validation: int) -> None:
         self._pulse.processed(self._rank, training, validation)
@@ -192,7 +206,7 @@ class _Watched:
 
 def _failure(error: BaseException) -> Failed:
     from aiperf.errors import AiperfError
-    from aiperf.train.collective import RankFailed
+    from aiperf.train.collective import RankFailed, is_of_exchange
     from aiperf.train.loop import RankOutOfMemory
     from morphism import DamagedMorph, IllegalMorph
 
@@ -205,8 +219,22 @@ def _failure(error: BaseException) -> Failed:
             return Failed(str(error), retry=False)
         case AiperfError():
             return Failed(str(error), is_mendable=True)
+        case _ if is_of_exchange(error):
+            return Failed(f"the exchange with the others broke: {error}", is_peer=True)
         case _:
-            return Failed("".join(traceback.format_exception_only(error)).strip())
+            return Failed("".join(traceback.format_exception_only(error)).strip(), is_device=_is_of_device(error))
+
+
+def _is_of_device(error: BaseException) -> bool:
+    """Whether the accelerator itself gave it: memory that is full is the batch's matter, and none of the device's."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        return False
+    words = ("CUDA error", "HIP error", "CUDA driver", "cudaErrorDevices", "No CUDA GPUs are available")
+    return isinstance(error, torch.AcceleratorError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    )
 
 
 def _name_of(device: torch.device) -> str:

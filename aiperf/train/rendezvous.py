@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from aiperf.train.conf import PEER_SECONDS
+
 
 class HorovodRendezvous:
     """The key-value store that Horovod's Gloo context asks for (`PUT`, `GET`, `DELETE /scope/key`), horovod 0.28.
@@ -63,6 +65,8 @@ class HorovodRendezvous:
             "HOROVOD_CROSS_SIZE": "1",
             # the group watches heartbeats itself and says which rank it was
             "HOROVOD_STALL_CHECK_DISABLE": "1",
+            # Gloo's own 30 s would have the rank that waits fail before the one that hangs is told from it
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": f"{PEER_SECONDS:.0f}",
         }
 
     def close(self) -> None:

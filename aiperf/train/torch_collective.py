@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from aiperf.train.collective import Meet, RankFailed, Scaler, as_bytes, in_one_piece, step
+from aiperf.train.collective import Meet, RankFailed, Scaler, as_bytes, in_one_piece, is_of_exchange, step
+from aiperf.train.conf import PEER_SECONDS
 from aiperf.train.timeline import Mark, Timeline
 
 
@@ -30,15 +31,13 @@ class TorchCollective:
         self._meet = meet
         exchange = "nccl" if device.type == "cuda" else "gloo"
         self.name = f"torch {torch.__version__.partition('+')[0]} ({exchange})"
-        # the group's supervisor ends hung ranks much earlier, by their heartbeats
-        patience = timedelta(hours=1)
         store = dist.FileStore(str(meeting), ranks)  # type: ignore[attr-defined]  # torch's stub does not re-export it
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
             store=store,
             rank=rank,
             world_size=ranks,
-            timeout=patience,
+            timeout=timedelta(seconds=PEER_SECONDS),
             device_id=device if device.type == "cuda" else None,
         )
 
@@ -144,9 +143,6 @@ def _or_failed(act: Callable[[], Any]) -> None:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        # torch has no class of its own for a peer that is gone: Gloo's and NCCL's own words tell it
-        if isinstance(error, dist.DistError) or any(
-            word in str(error) for word in ("gloo", "Gloo", "NCCL", "Connection")
-        ):
+        if is_of_exchange(error):
             raise RankFailed(str(error)) from error
         raise

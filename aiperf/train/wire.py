@@ -78,6 +78,10 @@ class Failed:
     """It ends because another rank is gone."""
     is_mendable: bool = False
     """The user can mend it: starting again would fail again."""
+    is_device: bool = False
+    """Its accelerator is at fault."""
+    is_final: bool = False
+    """Starting again would not help, and nothing that the user can mend from here."""
     retry: bool = True
     """Whether another attempt may end differently."""
 

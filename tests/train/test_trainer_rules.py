@@ -1,8 +1,5 @@
 """The trainer's rules that need no network: configuration, learning rate, reports, batches, signs of life."""
 
-import math
-import time
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +11,6 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.train.batch_sizes import LARGEST, LEAST, largest, smaller
-from aiperf.train.blame import hung
 from aiperf.train.ceiling import largest_batch
 from aiperf.train.clock import EpochClock, Reports, Span
 from aiperf.train.collective import choose, dense_view
@@ -200,54 +196,6 @@ def test_a_channels_last_gradient_is_exchanged_where_it_lies(shape: tuple[int, .
 def test_a_gradient_with_gaps_is_refused() -> None:
     with pytest.raises(ValueError, match="neither contiguous nor channels_last"):
         dense_view(torch.zeros(4, 4)[:, ::2])
-
-
-def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -> None:
-    pulse = Pulse(tmp_path / "pulse", 2, create=True)
-    pulse.beat(0, 5, 1000.0)
-    pulse.beat(1, 4, -1.0)
-
-    assert pulse.overdue(time.monotonic()) == (1,)
-    assert pulse.steps() == (5, 4)
-    pulse.beat(1, 5, math.inf)
-    assert pulse.overdue(1e12) == (0,)
-    pulse.close()
-
-
-@dataclass
-class Running:
-    """A rank's process that is not stopped."""
-
-    rank: int
-
-    def stopped_for(self, now: float) -> float:
-        return 0.0
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(7, 9), st.integers(3, 4)), min_size=2, max_size=4))
-def test_a_silent_rank_is_blamed_only_where_no_other_has_come_to_fewer_exchanges(
-    ranks: list[tuple[bool, int, int]],
-) -> None:
-    """Of each rank: whether its time is over, how many exchanges it has come to, its step."""
-    with TemporaryDirectory() as folder:
-        pulse = Pulse(Path(folder) / "pulse", len(ranks), create=True)
-        for rank, (is_overdue, meetings, step) in enumerate(ranks):
-            pulse.beat(rank, step, -1.0 if is_overdue else 1000.0)
-            for _ in range(meetings):
-                pulse.meet(rank)
-        processes = [Running(rank) for rank in range(len(ranks))]
-        now = time.monotonic()
-        found = hung(processes, pulse, 60.0, 300.0, now)  # type: ignore[arg-type]
-        late = hung(processes, pulse, 60.0, 300.0, now + 310.0)  # type: ignore[arg-type]
-        pulse.close()
-
-    fewest = min(meetings for _, meetings, _ in ranks)
-    suspects = [rank for rank, (is_overdue, meetings, _) in enumerate(ranks) if is_overdue and meetings == fewest]
-    assert (found is None) == (not suspects)
-    assert late is not None or not any(is_overdue for is_overdue, _, _ in ranks), "nobody is waited for for ever"
-    if found is not None:
-        assert found[0] in suspects
-        assert f"at step {ranks[found[0]][2]}" in found[1]
 
 
 @given(st.integers(0, 1000), st.integers(0, 20), st.integers(0, 1))

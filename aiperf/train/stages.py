@@ -1,0 +1,46 @@
+"""What a rank is at, by which its silence is judged: who computes, who waits for storage, who for others. No torch here."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Stage(IntEnum):
+    """Each in the words of a report: "rank 1 of 2 on node7 waits for storage: it opens the data set …"."""
+
+    IDLE = 0
+    STEPS = 1
+    IMPORT = 2
+    DATA = 3
+    JOIN = 4
+    WARM_UP = 5
+    CEILING = 6
+    PEAK = 7
+    BUILD = 8
+    LAUNCH = 9
+    WEIGHTS = 10
+    INPUT = 11
+    CHECKPOINT = 12
+    QUEUE = 13
+
+
+DOING = {
+    Stage.IDLE: "waits for an order",
+    Stage.STEPS: "trains",
+    Stage.IMPORT: "imports its libraries",
+    Stage.DATA: "opens the data set",
+    Stage.JOIN: "joins the other ranks",
+    Stage.WARM_UP: "loads kernels",
+    Stage.CEILING: "finds the largest batch",
+    Stage.PEAK: "measures its fastest matrix product",
+    Stage.BUILD: "builds the network",
+    Stage.LAUNCH: "rehearses or compiles the network",
+    Stage.WEIGHTS: "takes up weights",
+    Stage.INPUT: "waits for images",
+    Stage.CHECKPOINT: "waits for a checkpoint to be written",
+    Stage.QUEUE: "waits for another worker of this host to find the largest batch",
+}
+STORAGE = frozenset({Stage.IMPORT, Stage.DATA, Stage.WEIGHTS, Stage.INPUT, Stage.CHECKPOINT})
+"""What stands still in these stands still for a file system."""
+OPEN_ENDED = frozenset(Stage) - {Stage.IDLE, Stage.STEPS, Stage.JOIN, Stage.QUEUE}
+"""Nobody can say beforehand how long these take: a rank in them is late only when nothing at all goes on in it."""

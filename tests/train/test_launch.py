@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
-from aiperf.messages import Crashed, Done, Prepared, Train
+from aiperf.messages import Crashed, Done, EpochDone, Prepared, Train
 from aiperf.train import launch, loop
 from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
 from aiperf.train.checkpoint import Writer, load
@@ -411,6 +411,24 @@ def test_a_fused_network_goes_the_fused_way_in_training_alone() -> None:
     assert "forward" in network.__dict__
     way.close()
     assert "forward" not in network.__dict__
+
+
+def test_a_trial_trains_with_fused_kernels_and_says_so(tmp_path: Path) -> None:
+    """In Triton's interpreter, or on the GPU where there is one; the epoch is the eager one's but for the last digits."""
+    pytest.importorskip("triton")
+    if (reason := missing(on_cuda=torch.cuda.is_available())) is not None:
+        pytest.skip(reason)
+    told = {}
+    for fused in ("off", "norm"):
+        with open_data(replace(IMAGES, training_images=16, validation_images=10)) as images:
+            conf = replace(CONF, fused=fused)
+            told[fused] = list(train_here(order(last_epoch=1, batch_size=8), conf, images, graph(), tmp_path / fused))
+
+    prepared = next(word for word in told["norm"] if isinstance(word, Prepared))
+    assert prepared.fused == "norm"
+    done, eager = (next(word for word in told[each] if isinstance(word, EpochDone)) for each in ("norm", "off"))
+    assert done.training_loss == pytest.approx(eager.training_loss, rel=1e-3)
+    assert done.validation_loss == pytest.approx(eager.validation_loss, rel=1e-2)
 
 
 def graph_names(tensor: torch.Tensor) -> set[str]:

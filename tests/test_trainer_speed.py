@@ -1,0 +1,50 @@
+"""Both sides of the comparison of loops have the same switches of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from benchmarks.trainer_speed import ON_CUDA_ALONE, WAYS, PlainLoop, PlainSide, Task, Way
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def switches_of_torch() -> Iterator[None]:
+    """As they were, afterwards."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark = before
+
+
+def switches() -> tuple[bool, bool, bool]:
+    return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
+
+
+def test_the_plain_loop_has_the_switches_that_ours_has() -> None:
+    """As torch comes, convolutions in FP32 are TF32's and products are not."""
+    task = Task("resnet20", "fp32", 10, 4, CPU)
+    found = []
+    for side in (lambda: task.own_loop(), lambda: PlainLoop(task, Way())):
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+        side()
+        found.append(switches())
+
+    assert found[0] == found[1] == (False, False, False)
+
+
+def test_the_plain_loop_scales_its_loss_in_fp16_as_ours_does() -> None:
+    scaled = {name: PlainLoop(Task("resnet20", name, 10, 1, CPU), Way())._scaler for name in ("fp16", "bf16")}
+
+    assert scaled["fp16"] is not None
+    assert scaled["bf16"] is None
+
+
+def test_what_only_a_gpu_has_is_not_tried_on_a_processor() -> None:
+    side = PlainSide(Task("resnet20", "fp32", 10, 4, CPU), True, False, "wall", torch.get_num_threads())
+
+    assert {way.launched for way in side._ways} == {"eager", "compiled"}
+    assert {way.launched for way in WAYS} == {"eager", "compiled", *ON_CUDA_ALONE}

@@ -29,7 +29,7 @@ LAWS = "tests/test_rules.py::"
 SCORE = "tests/test_score.py::"
 LEDGER = "tests/test_ledger.py::"
 TRAIN = "tests/train/test_training_law.py::"
-RANK = ("tests/report/test_ranking.py::test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it",)
+RANKED = ("tests/report/test_ranking.py::test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it",)
 ROUNDS = (
     LAWS + "test_rounds_of_the_ranking_schedule_lengthen_as_the_paper_and_the_predecessor_say",
     LAWS + "test_a_trial_stops_when_its_loss_has_not_fallen_by_a_thousandth_for_its_rounds_patience",
@@ -771,4 +771,64 @@ TRAINING = (
     ),
 )
 
-RULES: tuple[Rule, ...] = (*OPERATIONS, *SCORES, *LEDGERS, *PROCEDURE, *MORPHS, *BUDGET_AND_TUNING, *TRAINING)
+RANKING_FILE = "aiperf/report/ranking.py"
+RANKING = (
+    Rule("ranking: all of ImageNet", RANKING_FILE, "if run.is_full_imagenet:", "if run.dataset:", RANKED),
+    Rule(
+        "ranking: from resnet50_v1",
+        RANKING_FILE,
+        "if run.start_fingerprint == run.ranked_fingerprint:",
+        "if run.ranked_fingerprint:",
+        RANKED,
+    ),
+    Rule("ranking: network morphism", RANKING_FILE, 'if run.searchers <= {"morphism"}:', "if run.searchers:", RANKED),
+    Rule("ranking: TPE from round 4", RANKING_FILE, "    if run.is_tuned:\n", "    if True:\n", RANKED),
+    Rule(
+        "ranking: warm-up of 1 h",
+        RANKING_FILE,
+        "SHORTEST_WARMUP_SECONDS = 3600.0",
+        "SHORTEST_WARMUP_SECONDS = 360.0",
+        RANKED,
+    ),
+    Rule(
+        "ranking: a window of 1 h",
+        RANKING_FILE,
+        "SHORTEST_WINDOW_SECONDS = 3600.0",
+        "SHORTEST_WINDOW_SECONDS = 36.0",
+        RANKED,
+    ),
+    Rule(
+        "ranking: the length is run to its end",
+        RANKING_FILE,
+        'if run.end_reason == "duration":',
+        "if run.end_reason:",
+        RANKED,
+    ),
+    Rule(
+        "ranking: 16-bit float or more",
+        RANKING_FILE,
+        'PRECISIONS = ("fp32", "tf32", "bf16", "fp16")',
+        'PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")',
+        RANKED,
+    ),
+    Rule("ranking: an error of 30 % at most", RANKING_FILE, "LARGEST_ERROR = 0.30", "LARGEST_ERROR = 0.35", RANKED),
+    Rule("ranking: MFU of 100 % at most", RANKING_FILE, "run.largest_mfu <= 1.0", "run.largest_mfu <= 1.1", RANKED),
+    Rule(
+        "ranking: a simulated run never",
+        RANKING_FILE,
+        "        return (SIMULATED, *_broken(OF_THE_CONFIGURATION, declared))",
+        "        return _broken(OF_THE_CONFIGURATION, declared)",
+        RANKED,
+    ),
+)
+
+RULES: tuple[Rule, ...] = (
+    *OPERATIONS,
+    *SCORES,
+    *LEDGERS,
+    *PROCEDURE,
+    *MORPHS,
+    *BUDGET_AND_TUNING,
+    *TRAINING,
+    *RANKING,
+)

@@ -371,8 +371,8 @@ PROCEDURE = (
     Rule(
         "a worker's round is the trials it began, attempts not counted anew",
         "aiperf/run.py",
-        "    if event.attempt == 1:\n        worker.round += 1\n",
-        "    worker.round += 1\n    if event.attempt == 1:\n",
+        "    if event.attempt == 1:\n        worker.round = trial.round\n",
+        "    worker.round += 1\n    if event.attempt == 1:\n        worker.round = trial.round\n",
         (
             "tests/test_run.py::test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_counted_anew",
             LAWS + "test_in_a_run_a_round_is_a_trial_and_an_attempt_is_none",
@@ -606,8 +606,8 @@ BUDGET_AND_TUNING = (
     Rule(
         "batch size: at most training images / (20 · ranks)",
         "aiperf/plan.py",
-        "dataset.training_images // (20 * ranks)",
-        "dataset.training_images // (10 * ranks)",
+        "dataset.training_images // (STEPS * ranks)",
+        "dataset.training_images // (STEPS // 2 * ranks)",
         (LAWS + "test_ranking_runs_tune_from_round_4_batches_from_8_to_a_twentieth_of_a_ranks_images",),
     ),
     Rule(

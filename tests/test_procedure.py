@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from aiperf import procedure, score, seeds
 from aiperf.limits import ScheduleConf
 from aiperf.procedure import has_stopped_improving, predicted_accuracy, told_accuracy
+from aiperf.train import batch_sizes
 from aiperf.train import conf as train_conf
 
 PROCEDURE = ScheduleConf().procedure()
@@ -43,7 +44,7 @@ def test_an_endless_climb_is_never_predicted_above_one() -> None:
     assert told_accuracy(PROCEDURE, 1, [0.1 * x for x in range(1, 10)]) <= 1
 
 
-@pytest.mark.parametrize("module", [procedure, score, seeds, train_conf])
+@pytest.mark.parametrize("module", [procedure, score, seeds, train_conf, batch_sizes])
 def test_worked_numbers_in_docstrings_are_true(module: object) -> None:
     results = doctest.testmod(module)  # type: ignore[arg-type]
 

@@ -157,11 +157,11 @@ OPERATIONS = (
         (SCORE + "test_the_score_is_the_work_inside_the_window_over_its_length",),
     ),
     Rule(
-        "the last partial batch counts with the images it has",
+        "the last, partial batch of a validation counts with the images it has",
         "aiperf/train/loop.py",
-        "exchanged, batch.count, True)",
-        "exchanged, ready.batch, True)",
-        ("tests/train/test_loop.py::test_every_image_of_every_epoch_is_counted_once",),
+        "None, batch.count, False)",
+        "None, ready.batch, False)",
+        ("tests/train/test_loop.py::test_every_image_of_every_whole_step_is_counted_once",),
     ),
     Rule(
         "the second count has no updates",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from aiperf.errors import BadConfiguration
 from aiperf.scratch import PREFIX, Scratch
+from aiperf.system.control_groups import usable_processors
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 PARENT_BYTES = 107 - len(f"/{PREFIX}12345678/r/session_2026-11-22_00-00-00_000000_4194304/sockets/plasma_store")
@@ -43,7 +44,7 @@ def local_ray() -> Iterator[None]:
                     include_dashboard=False,
                     log_to_driver=False,
                     logging_level=logging.ERROR,
-                    num_cpus=len(os.sched_getaffinity(0)),
+                    num_cpus=usable_processors(),
                     # a folder in ours: Ray opens its own to everybody (mode 0777), sockets and all
                     _temp_dir=str(scratch.path / "r"),
                     # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)

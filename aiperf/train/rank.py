@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from aiperf.train.checkpoint import Writer
     from aiperf.train.collective import Collective, Meet
     from aiperf.train.place import Place
-    from aiperf.train.precision_choice import settled
     from aiperf.train.shared_ceiling import Kind
 
 SWITCH_SECONDS = 0.0005
@@ -77,6 +76,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.checkpoint_files import CheckpointFolder
     from aiperf.train.data.opening import open_data
     from aiperf.train.place import Place
+    from aiperf.train.precision_choice import settled
     from aiperf.train.shared_ceiling import shared_ceiling
     from aiperf.train.warmup import warm_up
     from morphism import decode

@@ -62,8 +62,8 @@ class FilesConf(DataSetConf):
     prefetch_batches: int = 3
     """Batches that are decoded ahead of the step that needs them."""
     decoder: str = "auto"
-    """Of large images for an NVIDIA accelerator. auto: NVIDIA DALI where it is installed, libjpeg-turbo otherwise; dali,
-    libjpeg: just that."""
+    """Of large images for an NVIDIA accelerator. auto: libjpeg-turbo, until NVIDIA DALI has been run on a GPU; dali, libjpeg:
+    just that."""
 
     def __post_init__(self) -> None:
         _one_of(self, "cache", get_args(CacheKind))

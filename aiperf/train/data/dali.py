@@ -48,8 +48,8 @@ def is_used(conf: ImagesConf) -> bool:
                     "dataset.decoder=dali needs an NVIDIA accelerator; none here: dataset.decoder=auto"
                 )
             return True
-        case _:
-            return is_installed() and torch.cuda.is_available()
+        case _:  # auto: until it has been run on a GPU
+            return False
 
 
 def how(conf: ImagesConf) -> str:
@@ -115,6 +115,8 @@ class DaliSplit:
                 axis_names="HW",
                 device="mixed",
                 output_type=types.RGB if encoded.channels == 3 else types.GRAY,
+                # pixels as they are stored, whatever EXIF says, as libjpeg-turbo and Pillow give them: boxes are of those
+                adjust_orientation=False,
             )
             images = fn.resize(
                 images, size=[encoded.image, encoded.image], interp_type=types.INTERP_LINEAR, antialias=True

@@ -19,6 +19,7 @@ from aiperf.train.data.batches import Batch, Batches, Pass
 from aiperf.train.data.crops import shifts
 from aiperf.train.data.order import Step
 from aiperf.train.data.pixels import Normaliser, shifted
+from aiperf.train.data.transfer import to_device
 
 # Share of an accelerator's memory that a set may take; larger sets stay on the host and are copied batch by batch.
 _SHARE_OF_ACCELERATOR = 1 / 32
@@ -61,10 +62,10 @@ class Stored:
         if device not in self._resident and self._fits(device):
             self._resident[device] = self._images.to(device)
         if device in self._resident:
-            return self._resident[device].index_select(0, images.to(device, non_blocking=True))
+            return self._resident[device].index_select(0, to_device(images, device))
         # index_select into pinned memory, so that the copy to the device does not wait for what is enqueued there
         rows = torch.empty((len(images), *self._images.shape[1:]), dtype=torch.uint8, pin_memory=device.type == "cuda")
-        return torch.index_select(self._images, 0, images, out=rows).to(device, non_blocking=True)
+        return to_device(torch.index_select(self._images, 0, images, out=rows), device)
 
     def _fits(self, device: torch.device) -> bool:
         if device.type != "cuda":
@@ -109,7 +110,7 @@ class InMemory:
         pixels = self._pixels.gather(numbers, walk.device)
         if walk.augment and self._padding:
             pixels = shifted(pixels, shifts(mine, self._padding, walk.seed, walk.epoch), self._padding)
-        labels = self._labels[numbers].to(walk.device, non_blocking=True)
+        labels = to_device(self._labels[numbers], walk.device)
         images = self._normalise(pixels, walk.dtype, walk.channels_last)
         return Batch(images, labels, len(mine), step.images)
 
@@ -126,9 +127,9 @@ class InMemory:
         rows, labels = self._normalised[device, dtype].permute(0, 2, 3, 1), self._labels
         if walk.is_training:  # else the order is that of the set
             numbers = torch.from_numpy(order.copy())  # it is shared, and read-only
-            rows, labels = rows.index_select(0, numbers.to(device, non_blocking=True)), labels[numbers]
+            rows, labels = rows.index_select(0, to_device(numbers, device)), labels[numbers]
         layout = torch.channels_last if walk.channels_last else torch.contiguous_format
-        return rows.permute(0, 3, 1, 2).contiguous(memory_format=layout), labels.to(device, non_blocking=True)
+        return rows.permute(0, 3, 1, 2).contiguous(memory_format=layout), to_device(labels, device)
 
 
 class _InlineBatches:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from aiperf.train.data.crops import Shifts
+from aiperf.train.data.transfer import to_device
 
 
 def shifted(images: torch.Tensor, shifts: Shifts, padding: int) -> torch.Tensor:
@@ -28,9 +29,9 @@ def shifted(images: torch.Tensor, shifts: Shifts, padding: int) -> torch.Tensor:
         (padded.stride(0), row, column, row, column, 1),
     )
     device = images.device
-    top, left = torch.from_numpy(shifts.top).to(device), torch.from_numpy(shifts.left).to(device)
+    top, left = (to_device(torch.from_numpy(places), device) for places in (shifts.top, shifts.left))
     cut = windows[torch.arange(count, device=device), top, left]
-    is_mirrored = torch.from_numpy(shifts.is_mirrored).to(device)
+    is_mirrored = to_device(torch.from_numpy(shifts.is_mirrored), device)
     return torch.where(is_mirrored[:, None, None, None], cut.flip(2), cut)
 
 

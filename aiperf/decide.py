@@ -134,11 +134,17 @@ def _end(run: Run, now: float) -> str | None:
         return "duration"
     if run.limits.trials is not None and run.finished >= run.limits.trials:
         return "trials"
-    if run.rejected_in_a_row >= run.limits.rejections:
+    if _has_nothing_left(run):
         return "no proposals"
     if run.limits.corrupt_images is not None and len(run.corrupt) > run.limits.corrupt_images:
         return "corrupt images"
     return None
+
+
+def _has_nothing_left(run: Run) -> bool:
+    """Every worker's requests came to nothing, and nothing is under way that could change that."""
+    under_way = run.running or run.ready or run.lost or run.ending or run.requests
+    return bool(run.workers) and len(run.exhausted) == len(run.workers) and not under_way
 
 
 def _silent(run: Run, now: float) -> list[Command]:

@@ -71,7 +71,8 @@ class LimitsConf:
     silence_seconds: float = 600.0
     """A worker that says nothing for so long while it trains is regarded as gone."""
     rejections: int = 100
-    """So many proposals rejected in a row end the run: the search has nothing left to propose."""
+    """After so many requests of one worker in a row that came to nothing it asks once more for each trial that finishes. When
+    that holds for all workers and nothing is under way, the search has nothing left to propose, and the run ends."""
     trials: int | None = None
     """End after so many finished trials; none: with the time alone."""
     progress_seconds: float = 5.0
@@ -104,7 +105,8 @@ class Limits:
     silence_seconds: float
     """A worker that says nothing for so long while it trains is regarded as gone."""
     rejections: int
-    """So many proposals rejected in a row end the run: the search has nothing left to propose."""
+    """After so many requests of one worker in a row that came to nothing it asks once more for each trial that finishes. When
+    that holds for all workers and nothing is under way, the search has nothing left to propose, and the run ends."""
     trials: int | None
     """The run ends after so many finished trials; None: with its time alone."""
     corrupt_images: int | None

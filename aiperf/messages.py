@@ -76,7 +76,13 @@ class Release(_Message, frozen=True, kw_only=True):
     reason: str
 
 
-Order = Propose | Train | Drop | Release
+class Sum(_Message, frozen=True, kw_only=True):
+    """Say the sums of what is trained, now: the run is about to end before its declared time."""
+
+    worker: int
+
+
+Order = Propose | Train | Drop | Release | Sum
 
 
 # --- words, executor to driver

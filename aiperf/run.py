@@ -61,6 +61,8 @@ class Worker:
     waiting: deque[int] = field(default_factory=deque)
     """Proposals made for it, in the order of their rounds, whatever order they came in."""
     requested: set[int] = field(default_factory=set)
+    rejected_in_a_row: int = 0
+    """Of its requests, since the last of which something came."""
 
 
 @dataclass(slots=True)
@@ -145,7 +147,9 @@ class Run:
     """The proposal of the starting network that is requested, waits, is trained or has finished; None: there is none."""
     start_failures: int = 0
     """Trials of the starting network that were given up."""
-    rejected_in_a_row: int = 0
+    exhausted: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Workers of whose requests so many in a row came to nothing as the limit says: they are asked no more, until a trial that
+    finishes gives the search something to go on."""
     finished: int = 0
     failed: int = 0
     highest_round: int = 0
@@ -203,16 +207,14 @@ def evolve(run: Run, event: AnyEvent) -> None:
                 run.start = event.number
             worker.requested.add(event.number)
             if len(worker.requested) + len(worker.waiting) >= run.limits.buffer:
-                del run.hungry[event.worker]
+                run.hungry.pop(event.worker, None)
         case TrialProposed():
             _proposed(run, event)
         case TrialRejected():
             request = run.requests.pop(event.number, None)
             _miss_start(run, event.number)
-            run.rejected_in_a_row += 1
             if request is not None and request.worker in run.workers:
-                run.workers[request.worker].requested.discard(event.number)
-                run.hungry[request.worker] = None
+                _came_to_nothing(run, run.workers[request.worker], event.number)
         case TrialStarted():
             _started(run, event)
         case TrialPrepared():
@@ -289,6 +291,7 @@ def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
     run.idle.pop(number, None)
     run.ready.pop(number, None)
     run.hungry.pop(number, None)
+    run.exhausted.pop(number, None)
     run.departed.add(number)
     if worker.round:
         run.absent[number] = (worker.host, worker.round)
@@ -318,10 +321,30 @@ def _proposed(run: Run, event: TrialProposed) -> None:
     worker.waiting.insert(sum(run.trials[other].round <= request.round for other in worker.waiting), event.number)
     if worker.trial is None and _is_served(run, worker):
         run.ready[worker.number] = None
-    run.rejected_in_a_row = 0
+    worker.rejected_in_a_row = 0
+    if worker.number in run.exhausted:
+        del run.exhausted[worker.number]
+        _make_hungry(run, worker)
     if event.parent is not None:
         run.children_due[event.parent] = run.children_due.get(event.parent, 0) + 1
         run.droppable.pop(event.parent, None)
+
+
+def _came_to_nothing(run: Run, worker: Worker, number: int) -> None:
+    """A request of a worker that is present was rejected: another is made, unless too many in a row were."""
+    worker.requested.discard(number)
+    worker.rejected_in_a_row += 1
+    if worker.rejected_in_a_row >= run.limits.rejections:
+        run.exhausted[worker.number] = None
+        run.hungry.pop(worker.number, None)
+    else:
+        run.hungry[worker.number] = None
+
+
+def _make_hungry(run: Run, worker: Worker) -> None:
+    """Proposals are to be made for it, if it has room for them and the search is not at its end."""
+    if worker.number not in run.exhausted and len(worker.requested) + len(worker.waiting) < run.limits.buffer:
+        run.hungry[worker.number] = None
 
 
 def _is_served(run: Run, worker: Worker) -> bool:
@@ -334,7 +357,7 @@ def _started(run: Run, event: TrialStarted) -> None:
     if event.attempt == 1:
         worker.round = trial.round
         worker.waiting.remove(event.trial)
-        run.hungry[event.worker] = None
+        _make_hungry(run, worker)
     run.lost.pop(event.trial, None)
     del run.idle[event.worker]
     run.ready.pop(event.worker, None)
@@ -399,6 +422,10 @@ def _finished(run: Run, event: TrialFinished) -> None:
     _settle(run, trial)
     run.finished += 1
     run.highest_round = max(run.highest_round, trial.round)
+    while run.exhausted:  # there is a new parent: each asks once more
+        worker = run.workers[run.exhausted.popitem(last=False)[0]]
+        worker.rejected_in_a_row = run.limits.rejections - 1
+        _make_hungry(run, worker)
     if not trial.saved_epoch:
         return  # there is nothing of it to be kept
     run.retained.add(trial.number)

@@ -15,7 +15,7 @@ import ray
 from ray.actor import ActorHandle
 
 from aiperf.drive.mailbox import Sender
-from aiperf.messages import Drop, Propose, Proposed, Train, Unproposed, Word, WorkerUp
+from aiperf.messages import Drop, Propose, Proposed, Sum, Train, Unproposed, Word, WorkerUp
 from aiperf.propose import Proposer, make
 from aiperf.system import telemetry
 from aiperf.system.describe import describe
@@ -49,7 +49,7 @@ class Group(Protocol):
         """Blocks until orders can be taken."""
         ...
 
-    def order(self, order: Train | Drop) -> None:
+    def order(self, order: Train | Drop | Sum) -> None:
         """Takes an order."""
         ...
 
@@ -146,7 +146,7 @@ class WorkerHost:
             if words or not self._sender.is_read:
                 self._sender.put(words)
 
-    def order(self, order: Train | Drop) -> None:
+    def order(self, order: Train | Drop | Sum) -> None:
         """Hands an order to the ranks. One that they cannot take ends the worker: the trial must not wait for ever."""
         assert self._group is not None, f"worker {self._plan.worker} was given an order before it said that it is up"
         try:

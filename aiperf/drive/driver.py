@@ -37,7 +37,7 @@ from aiperf.events import (
 from aiperf.hear import end, hear
 from aiperf.journal import Journal
 from aiperf.limits import progress_seconds
-from aiperf.messages import Drop, Order, Propose, Proposed, Release, Train, Unproposed, Word
+from aiperf.messages import Drop, Order, Propose, Proposed, Release, Sum, Train, Unproposed, Word
 from aiperf.news import news
 from aiperf.procedure import epoch_limit, patience
 from aiperf.propose import check
@@ -64,7 +64,7 @@ class Driver:
     after_turn: Callable[[Driver], None] = lambda driver: None
     """Called after every turn: the live table hangs here."""
     first_worker_seconds: float = 300.0
-    """How long the first worker may take to come up."""
+    """How long the first worker of a sitting may take to come up."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _events: list[AnyEvent] = field(default_factory=list)
@@ -78,13 +78,16 @@ class Driver:
             NoWorkers: nothing to train on came up in time.
             JournalNotWritten: the disk would not take an event; nothing has acted on it.
         """
-        began = self.clock.now()
+        began, known = self.clock.now(), self.run.next_worker
         while self.run.ended is None:
             self._turn(self.executor.words(self._patience()))
-            if not self.run.next_worker and self.clock.now() - began > self.first_worker_seconds:
+            if self.run.next_worker == known and self.clock.now() - began > self.first_worker_seconds:
+                self._end("no workers")
+                self._commit()
                 raise NoWorkers(
                     f"a run needs at least one worker; none came up within {self.first_worker_seconds:.0f} s. "
-                    "The executor's own messages stand above; dry_run=true shows what it asks for"
+                    "The executor's own messages stand above; dry_run=true shows what it asks for. "
+                    f"When there are machines: resume={self.journal.path.parent}"
                 )
             self.after_turn(self)
 
@@ -95,8 +98,8 @@ class Driver:
         for word in words:
             for event in self._hear(word):
                 self._take(event)
-        if self.interrupted:
-            self._take(RunEnded(at=self.clock.now(), reason="interrupted"))
+        if self.interrupted and self.run.ended is None:
+            self._end("interrupted")
         while commands := decide(self.run, self.clock.now()):
             for command in commands:
                 self._carry_out(command)
@@ -190,12 +193,23 @@ class Driver:
                 self._end(command.reason)
 
     def _end(self, reason: str) -> None:
-        """Takes in what the workers still say of the time before the end, then writes the end."""
+        """Takes in what the workers still say of the time before the end, then writes the end.
+
+        At the end of the declared time they speak by themselves; before it they are asked to.
+        """
         self._commit()
+        last, run = self.run.limits.duration, self.run
+        if reason != "duration":
+            last = self.clock.now()
+            for trial in run.running:
+                worker = run.trials[trial].worker
+                assert worker is not None, "a trial that is trained has a worker"
+                self.executor.send(Sum(worker=worker))
         until = self.clock.now() + LINGER_SECONDS
-        limit = self.run.limits.duration
-        while reason == "duration" and (left := until - self.clock.now()) > 0:
-            if all(self.run.trials[trial].interval_end >= limit for trial in self.run.running):
+        while (left := until - self.clock.now()) > 0:
+            at_work = [run.trials[trial] for trial in run.running]
+            # One that is still being prepared has nothing to say.
+            if all(trial.interval_end >= last for trial in at_work if trial.is_prepared or trial.has_worked):
                 break
             for word in self.executor.words(min(left, 0.1)):
                 for event in self._hear(word):

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from aiperf.messages import Drop, Order, Propose, Release, Train, Word, WorkerUp
+from aiperf.messages import Drop, Order, Propose, Release, Sum, Train, Word, WorkerUp
 from aiperf.propose import Proposer, make
 from searchers.history import History, News, Space
 
@@ -61,6 +61,8 @@ class InlineExecutor:
                 self._drop(order.trial)
             case Release():
                 self._training = iter(())
+            case Sum():
+                pass  # waiting for words trains on to the next one, which has them
 
     def words(self, timeout: float) -> list[Word]:
         """What was said, else the next word of the training under way."""

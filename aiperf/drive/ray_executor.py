@@ -22,7 +22,19 @@ from aiperf.drive.ray_worker import Making, RayWorker, bring_up, end_of, last_li
 from aiperf.drive.runtime import Runtime
 from aiperf.drive.starts import StartLaw, Starts
 from aiperf.errors import AiperfError, RuntimeLost
-from aiperf.messages import Drop, NotStarted, Order, Propose, Release, Train, Unproposed, Word, WorkerDown, WorkerUp
+from aiperf.messages import (
+    Drop,
+    NotStarted,
+    Order,
+    Propose,
+    Release,
+    Sum,
+    Train,
+    Unproposed,
+    Word,
+    WorkerDown,
+    WorkerUp,
+)
 from aiperf.propose import Proposer
 from aiperf.shape import Terms, breach
 from searchers.history import News, Space
@@ -94,7 +106,9 @@ class RayExecutor:
                 asked.proposing = (*asked.proposing, (order.number, call))
             case Train() if order.worker in self._workers:
                 self._workers[order.worker].host.order.remote(order)
-            case Propose() | Train():
+            case Sum() if order.worker in self._workers:
+                self._workers[order.worker].host.order.remote(order)
+            case Propose() | Train() | Sum():
                 pass
             case Drop():
                 self._drops.append(order)

@@ -128,6 +128,10 @@ class Attempt:
         self._set_due()
         return [self._advanced(now)]
 
+    def sums(self, now: float) -> Advanced:
+        """What has been done of the epoch in progress, said out of turn."""
+        return self._advanced(now)
+
     def _prepare(self, now: float) -> None:
         """A batch that does not fit shows when the network stands, before weights are read and anything is compiled."""
         prepared = self.prepared

@@ -106,7 +106,8 @@ class Auditor:
             if worker.trial is None and worker.rounds + 1 in rounds:
                 waits = rounds[worker.rounds + 1]
                 raise BrokenLaw(IDLE, f"worker {number} idles, and trial {waits} waits for it", waits)
-            if len(worker.waiting) + len(worker.requested) != self._record.buffer:
+            has_buffer = len(worker.waiting) + len(worker.requested) == self._record.buffer
+            if not has_buffer and worker.vain < self._record.rejections:
                 raise BrokenLaw(
                     IDLE, f"worker {number} has {len(worker.waiting)} proposals, {len(worker.requested)} requested"
                 )

@@ -26,6 +26,7 @@ from aiperf.messages import (
     Propose,
     Proposed,
     Release,
+    Sum,
     Train,
     Word,
     WorkerDown,
@@ -131,6 +132,8 @@ class SimulatedExecutor:
                 self.world.checkpoints.drop(order.trial)
             case Release():
                 self.lose(order.worker, is_noticed=False)
+            case Sum():
+                self._sum(order.worker)
             case _:
                 assert_never(order)
         self.busy_seconds += time.process_time() - began
@@ -252,6 +255,16 @@ class SimulatedExecutor:
         if not worker.is_silent:
             family = self.world.space.start.fingerprint
             self.say(Ceiling(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
+
+    def _sum(self, number: int) -> None:
+        worker = self.workers.get(number)
+        if worker is None or worker.attempt is None or not worker.attempt.epoch:
+            return
+        words = [worker.attempt.sums(self.now)]
+        if self.world.witness is not None:
+            self.world.witness.said(words, self.now)
+        for word in words:
+            self.say(word)
 
     def _propose(self, order: Propose) -> None:
         worker = self.workers.get(order.worker)

@@ -85,6 +85,8 @@ class Worker:
     interval_end: float = 0.0
     waiting: set[int] = field(default_factory=set)
     requested: set[int] = field(default_factory=set)
+    vain: int = 0
+    """Requests in a row that came to nothing; one below the limit again when a trial finishes."""
 
 
 @dataclass(slots=True)
@@ -101,6 +103,8 @@ class Record:
     """The limit of attempts that may end with their worker."""
     buffer: int = 0
     silence: float = 0.0
+    rejections: int = 0
+    """Of a worker's requests in a row, after which it is asked no more for the time being."""
     workers: dict[int, Worker] = field(default_factory=dict)
     """Those present."""
     seen: set[int] = field(default_factory=set)
@@ -132,7 +136,7 @@ class Record:
                 self.started = event
                 limits, self._schedule = event.config["limits"], event.config["schedule"]
                 self.attempts, self.buffer = limits["attempts"], limits["buffer"]
-                self.silence = limits["silence_seconds"]
+                self.silence, self.rejections = limits["silence_seconds"], limits["rejections"]
             case RunResumed():
                 if event.down_seconds != event.at - self.at:
                     raise BrokenLaw(TIME, f"down for {event.down_seconds!r} s, but {event.at - self.at!r} s went by")
@@ -168,8 +172,9 @@ class Record:
                 )
                 self._check_architecture(event)
                 self.workers[request.worker].waiting.add(event.number)
+                self.workers[request.worker].vain = 0
             case TrialRejected():
-                self._answered(event.number)
+                self.workers[self._answered(event.number).worker].vain += 1
             case TrialStarted():
                 self._started(event)
             case TrialPrepared():
@@ -269,6 +274,10 @@ class Record:
                 f"proposal {event.number} is {'' if event.wants_start else 'not '}for the starting network; trials of it: "
                 f"{ {number: trial.state for number, trial in self.trials.items() if trial.is_start} }",
                 event.number,
+            )
+        if worker.vain >= self.rejections:
+            raise BrokenLaw(
+                LIMITS, f"worker {event.worker} is asked again after {worker.vain} rejections", event.number
             )
         self._next_number += 1
         worker.requested.add(event.number)
@@ -377,6 +386,8 @@ class Record:
             raise BrokenLaw(SCORE, f"the best of {trial.tally.accuracies} is not {event.accuracy}", event.trial)
         self._release(trial)
         trial.state = "finished"
+        for worker in self.workers.values():
+            worker.vain = min(worker.vain, self.rejections - 1)
 
     def is_over(self, trial: Trial) -> bool:
         """Whether a trial has come to its end by the rules of rounds and patience."""

@@ -16,6 +16,7 @@ from aiperf.events import (
     CeilingMeasured,
     CheckpointDropped,
     CheckpointNotWritten,
+    CheckpointWritten,
     EpochFinished,
     ImagesSkipped,
     Progress,
@@ -256,7 +257,7 @@ class Books:
                 self.unwritten.append(event)
             case ImagesSkipped():
                 self.skipped.update(event.files)
-            case CeilingMeasured() | CheckpointDropped():
+            case CeilingMeasured() | CheckpointDropped() | CheckpointWritten():
                 pass
             case _:
                 assert_never(event)

@@ -353,6 +353,15 @@ class CheckpointDropped(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class CheckpointWritten(Event, frozen=True, kw_only=True):
+    """A checkpoint stands that was still being written when its epoch finished."""
+
+    trial: int
+    attempt: int
+    epoch: int
+    """After which the attempt can now be taken up."""
+
+
 class CheckpointNotWritten(Event, frozen=True, kw_only=True):
     """The disk would not take a checkpoint; the trial goes on, and the next epoch's is tried again. Those that are left out
     because epochs are shorter than writing have no such line."""
@@ -401,6 +410,7 @@ AnyEvent = (
     | TrialLost
     | TrialFailed
     | CheckpointDropped
+    | CheckpointWritten
     | CheckpointNotWritten
     | ImagesSkipped
     | RunEnded

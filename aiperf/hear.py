@@ -16,6 +16,7 @@ from aiperf.events import (
     CeilingMeasured,
     CheckpointDropped,
     CheckpointNotWritten,
+    CheckpointWritten,
     EpochFinished,
     ImagesSkipped,
     Interval,
@@ -38,6 +39,7 @@ from aiperf.messages import (
     NotStarted,
     OutOfMemory,
     Prepared,
+    Saved,
     Skipped,
     Unsaved,
     WorkerDown,
@@ -54,6 +56,7 @@ HeardWord = (
     | Prepared
     | Advanced
     | EpochDone
+    | Saved
     | Unsaved
     | Skipped
     | OutOfMemory
@@ -119,6 +122,11 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                     compile_seconds=word.compile_seconds,
                 )
             ]
+        case Saved():
+            trial = _current(run, word.trial, word.attempt)
+            if trial is None or not trial.saved_epoch < word.epoch <= trial.epoch:
+                return []  # said before, or of an epoch whose own word is lost
+            return [CheckpointWritten(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch)]
         case Unsaved():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or not trial.unsaved_epoch < word.epoch <= trial.epoch:

@@ -191,6 +191,14 @@ class EpochDone(_Message, frozen=True, kw_only=True):
     checkpoint: bool
 
 
+class Saved(_Message, frozen=True, kw_only=True):
+    """The checkpoint of an epoch that was reported before stands now."""
+
+    trial: int
+    attempt: int
+    epoch: int
+
+
 class Unsaved(_Message, frozen=True, kw_only=True):
     """The disk would not take the checkpoint of an epoch that was reported before; training goes on."""
 
@@ -256,6 +264,7 @@ Word = (
     | Prepared
     | Advanced
     | EpochDone
+    | Saved
     | Unsaved
     | Skipped
     | OutOfMemory

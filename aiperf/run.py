@@ -19,6 +19,7 @@ from aiperf.events import (
     CeilingMeasured,
     CheckpointDropped,
     CheckpointNotWritten,
+    CheckpointWritten,
     EpochFinished,
     ImagesSkipped,
     Progress,
@@ -245,6 +246,10 @@ def evolve(run: Run, event: AnyEvent) -> None:
             run.ceiling = event.batch_size if run.ceiling is None else min(run.ceiling, event.batch_size)
         case CheckpointDropped():
             _dropped(run, event)
+        case CheckpointWritten():
+            trial = run.trials[event.trial]
+            trial.last_word, trial.saved_epoch = event.at, event.epoch
+            run.running.move_to_end(event.trial)
         case CheckpointNotWritten():
             trial = run.trials[event.trial]
             trial.last_word, trial.unsaved_epoch = event.at, event.epoch

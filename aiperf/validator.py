@@ -20,6 +20,7 @@ from aiperf.events import (
     CeilingMeasured,
     CheckpointDropped,
     CheckpointNotWritten,
+    CheckpointWritten,
     EpochFinished,
     ImagesSkipped,
     Progress,
@@ -222,6 +223,10 @@ class Validator:
                     raise Unlawful(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
                 if event.trial in self._trials:
                     self._trials[event.trial].saved = 0
+            case CheckpointWritten():
+                trial = self._running(event.trial, event.attempt)
+                _in("epoch", event.epoch, trial.saved + 1, trial.epoch - 1)
+                trial.saved = event.epoch
             case CheckpointNotWritten():
                 self._running(event.trial, event.attempt)
                 _in("epoch", event.epoch, 1, LARGEST)  # words of two epochs may change places

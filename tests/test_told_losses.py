@@ -8,9 +8,9 @@ import pytest
 
 from aiperf.books import books
 from aiperf.decide import End, decide
-from aiperf.events import AnyEvent, CheckpointNotWritten, ImagesSkipped, RunResumed
+from aiperf.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunResumed
 from aiperf.hear import FILES_OF_A_LINE, hear
-from aiperf.messages import Skipped, Unsaved
+from aiperf.messages import Saved, Skipped, Unsaved
 from aiperf.run import Run, evolve, replay
 from aiperf.score import score
 from tests.journals import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
@@ -27,7 +27,7 @@ def run_of(corrupt_limit: int | None) -> Run:
     return replay([started(config=config), joined(0), joined(1)])
 
 
-def heard(run: Run, word: Skipped | Unsaved, now: float) -> list[AnyEvent]:
+def heard(run: Run, word: Skipped | Saved | Unsaved, now: float) -> list[AnyEvent]:
     events = hear(run, word, now)
     for event in events:
         evolve(run, event)
@@ -115,3 +115,14 @@ def test_a_checkpoint_that_was_not_written_is_told_once_and_only_of_an_epoch_tha
     assert [type(event) for event in heard(run, unsaved(1), 4.0)] == [CheckpointNotWritten]
     assert heard(run, unsaved(1), 5.0) == []
     assert heard(run, unsaved(3), 6.0) == []
+
+
+def test_a_checkpoint_that_stands_after_its_epoch_was_told_can_be_taken_up_from_then_on() -> None:
+    run = replay(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
+    word = Saved(trial=0, attempt=1, epoch=1)
+
+    assert [type(event) for event in heard(run, word, 4.0)] == [CheckpointWritten]
+    assert heard(run, word, 5.0) == []
+    assert heard(run, Saved(trial=0, attempt=1, epoch=3), 5.0) == []
+
+    assert run.trials[0].saved_epoch == 1 and run.trials[0].last_word == 4.0

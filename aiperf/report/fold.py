@@ -18,6 +18,7 @@ from aiperf.events import (
     CeilingMeasured,
     CheckpointDropped,
     CheckpointNotWritten,
+    CheckpointWritten,
     EpochFinished,
     ImagesSkipped,
     Progress,
@@ -172,6 +173,7 @@ def _take(run: Collected, event: AnyEvent) -> None:
             | CeilingMeasured()
             | CheckpointDropped()
             | CheckpointNotWritten()
+            | CheckpointWritten()
             | ImagesSkipped()
             | WorkerNotStarted()
         ):

@@ -14,6 +14,7 @@ from aiperf.events import (
     CeilingMeasured,
     CheckpointDropped,
     CheckpointNotWritten,
+    CheckpointWritten,
     EpochFinished,
     ImagesSkipped,
     Progress,
@@ -201,6 +202,8 @@ class Record:
                 trial.state = "failed"
             case CheckpointDropped():
                 self._known(event.trial).tally.saved = 0
+            case CheckpointWritten():
+                self._current(event.trial, event.attempt).tally.saved = event.epoch
             case CheckpointNotWritten():
                 self._current(event.trial, event.attempt)
             case ImagesSkipped():

@@ -92,8 +92,8 @@ class EpochClock:
         if self._began is None:
             self._began = now
 
-    def step(self, span: Span) -> Advanced | None:
-        """Adds a finished step, and the waiting before it; gives the word, where one is due."""
+    def step(self, span: Span, *, is_asked: bool = False) -> Advanced | None:
+        """Adds a finished step, and the waiting before it; gives the word, where one is due or asked for."""
         sums, begin = self._sums, max(span.begin, self._now)
         seconds = max(0.0, span.end - begin)
         sums.input_seconds += begin - self._now
@@ -105,7 +105,7 @@ class EpochClock:
             sums.validation_images += span.images
             sums.validation_seconds += seconds
         self._now = begin + seconds
-        return self._advanced() if self._reports.is_due(self._now, self._left()) else None
+        return self._advanced() if is_asked or self._reports.is_due(self._now, self._left()) else None
 
     def _left(self) -> float:
         """How long the epoch will go on, about: at its pace so far, though validation is quicker than training."""

@@ -26,7 +26,7 @@ from multiprocessing.connection import Pipe, wait
 from pathlib import Path
 
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Train, Word
+from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Sum, Train, Word
 from aiperf.system.control_groups import usable_processors
 from aiperf.train import blame, started
 from aiperf.train.checkpoint_files import CheckpointFolder
@@ -100,6 +100,7 @@ class RankGroup:
         self._waiting: Do | None = None
         self._doing: Do | None = None
         self._interrupted: int | None = None
+        self._sums_asked = False
         self._closing = False
         self._ended: WorkerEnded | None = None
         self._ranks: Ranks | None = None
@@ -118,10 +119,15 @@ class RankGroup:
         self._supervisor.start()
         return self._first.result()
 
-    def order(self, order: Train | Drop) -> None:
+    def order(self, order: Train | Drop | Sum) -> None:
         """Train: one at a time, after the last one's final word; taken now, by its clock. Drop: done at once."""
         if isinstance(order, Drop):
             self._checkpoints.drop(order.trial)
+            return
+        if isinstance(order, Sum):
+            with self._lock:
+                self._sums_asked = True
+            self._wake()
             return
         with self._lock:
             assert self._doing is None and self._waiting is None, (
@@ -316,12 +322,15 @@ class RankGroup:
                     self._doing = do
                 doing, interrupted = self._doing, self._interrupted
                 self._interrupted = None
+                asked, self._sums_asked = self._sums_asked, False
             if do is not None:
                 for process in ranks.processes:
                     ranks.pulse.beat(process.rank, 0, Stage.BUILD, self._conf.start_seconds)
                     process.send(do)
             if interrupted is not None and doing is not None and doing.order.trial == interrupted:
                 ranks.pulse.interrupt(doing.number)
+            if asked:
+                ranks.pulse.ask_for_sums()
             has_failed = False
             for _, message in self._hear(ranks, _LOOK_SECONDS):
                 match message:

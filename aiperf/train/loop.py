@@ -10,7 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Skipped, Train, Unsaved, Word
+from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Saved, Skipped, Train, Unsaved, Word
 from aiperf.procedure import has_stopped_improving
 from aiperf.seeds import derive
 from aiperf.train.batch_sizes import smaller
@@ -50,27 +50,56 @@ class RankOutOfMemory(Exception):
 def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
     """Trains a trial to its end and says how it goes; the last word is Done, Crashed or CheckpointGone.
 
-    `taken`: time.monotonic() when the order was taken. Words come in order; the one of an epoch is held back until its
-    checkpoint stands, with all that follow it. Raises RankFailed when another rank is gone, RankOutOfMemory where several ranks
-    cannot agree on a smaller batch any more, and whatever the data set or torch raise.
+    `taken`: time.monotonic() when the order was taken. Words come in order. The end of an epoch is said at once; whether its
+    checkpoint stands follows, if it is not known yet. The last epoch's word waits for its file, since a trial that is done can
+    be inherited from; what that takes is said meanwhile. Raises RankFailed when another rank is gone, RankOutOfMemory where
+    several ranks cannot agree on a smaller batch any more, and whatever the data set or torch raise.
     """
+    said: deque[_WhenWritten] = deque()
     held: deque[Word | _WhenWritten] = deque()
     corrupt = _Corrupt(order.worker, place.data)
     try:
         for word in _Attempt(order, place, taken).run():
             yield from corrupt.met_since()
-            if word is not None:
-                held.append(word)
-            while held and _is_ready(held[0]):
-                yield from _settled(held.popleft())
+            while said and said[0].file.done():
+                yield from _known(said.popleft())
+            match word:
+                case None:
+                    pass
+                case _WhenWritten(done, file, is_last) if not file.done() and not is_last:
+                    yield done
+                    said.append(word)
+                case _WhenWritten(_, file, _) if file.done() and not held:
+                    yield from _settled(word)
+                case _WhenWritten():
+                    held.append(word)
+                case _ if held:
+                    held.append(word)
+                case _:
+                    yield word
     except DamagedData:  # the image that was one too many has a name too
         yield from corrupt.met_since()
         raise
-    while held:  # nothing is trained any more: what the last file still takes, training stands still for
-        began = time.monotonic()
-        place.life.enter(Stage.CHECKPOINT, place.conf.start_seconds)
-        for word in _settled(held.popleft()):
-            yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
+    while held:
+        last = held.popleft()
+        if isinstance(last, _WhenWritten):
+            yield from _waited_for(last, place, order.progress_seconds)
+            while said and said[0].file.done():
+                yield from _known(said.popleft())
+        else:
+            yield last
+
+
+def _waited_for(last: _WhenWritten, place: Place, every: float) -> Iterator[Word]:
+    """Nothing is trained any more: what the last file still takes, training stands still for, and says so now and then."""
+    began = time.monotonic()
+    while not last.file.done():
+        place.life.enter(Stage.CHECKPOINT, every + place.conf.start_seconds)  # a slow disk is no rank that hangs
+        wait([last.file], timeout=every)
+        if not last.file.done():
+            yield _stood_still(last.word, time.monotonic() - began).advanced
+    for word in _settled(last):
+        yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
 
 
 class _Corrupt:
@@ -108,26 +137,29 @@ class _WhenWritten:
 
     word: EpochDone
     file: Future[bool]
+    is_last: bool
 
 
 _Words = Generator["Word | _WhenWritten | None", None, None]
 """None: a step went by, and a word that was held back may be ready."""
 
 
-def _is_ready(word: Word | _WhenWritten) -> bool:
-    return not isinstance(word, _WhenWritten) or word.file.done()
+def _settled(epoch: _WhenWritten) -> tuple[Word, ...]:
+    """An epoch's word, and what became of its file."""
+    known = _known(epoch)
+    if any(isinstance(word, Saved) for word in known):
+        return (msgspec.structs.replace(epoch.word, checkpoint=True),)
+    return epoch.word, *known
 
 
-def _settled(word: Word | _WhenWritten) -> tuple[Word, ...]:
-    """Waits for the file. A disk that is full or gone costs the checkpoint, not the trial: the words say so."""
-    if not isinstance(word, _WhenWritten):
-        return (word,)
+def _known(epoch: _WhenWritten) -> tuple[Word, ...]:
+    """What became of the file of an epoch. A disk that is full or gone costs the checkpoint, not the trial."""
+    sums = epoch.word.advanced
     try:
-        return (msgspec.structs.replace(word.word, checkpoint=word.file.result()),)
+        stands = epoch.file.result()
     except OSError as error:
-        sums = word.word.advanced
-        lost = Unsaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error))
-        return word.word, lost
+        return (Unsaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
+    return (Saved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if stands else ()
 
 
 def _stood_still(word: EpochDone, seconds: float) -> EpochDone:
@@ -252,8 +284,8 @@ class _Attempt:
             self._losses[-1] = math.inf
 
         advanced = clock.finish(self._now(), round(training_images), round(validation_images))
-        if not is_finite or (file is not None and not file.done()):
-            # said at once: the epoch's own word waits for the disk, and the driver's interval ends when it hears of the work
+        if not is_finite or (self._is_over() and file is not None and not file.done()):
+            # said at once: the last epoch's own word waits for the disk, and the interval ends when the driver hears of it
             yield advanced
         if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
             return
@@ -268,7 +300,7 @@ class _Attempt:
             learning_rate=self._rate,
             checkpoint=False,
         )
-        yield _WhenWritten(done, file) if file is not None else done
+        yield _WhenWritten(done, file, self._is_over()) if file is not None else done
 
     def _training(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
         place, order, exchange = self._place, self._order, ready.exchange
@@ -342,7 +374,8 @@ class _Attempt:
             trained, validated = self._newly_counted()
             images = trained if step.is_training else validated
             word = clock.step(
-                Span(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged))
+                Span(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged)),
+                is_asked=place.life.is_asked_for_sums(),
             )
             self._longest_step = max(self._longest_step, end - begin)
             place.life.beat(self._step, *self._patience())

@@ -39,6 +39,10 @@ class Life(Protocol):
         """Training and validation images that all ranks have processed since they were started."""
         ...
 
+    def is_asked_for_sums(self) -> bool:
+        """Whether somebody wishes to hear the sums now: true once for each time that it is wished."""
+        ...
+
     def is_time_to_stop(self, step: int) -> bool:
         """Whether all ranks are to leave the order under way before this training step."""
         ...
@@ -62,6 +66,9 @@ class Unwatched:
 
     def images(self) -> tuple[int, int]:
         return self._images
+
+    def is_asked_for_sums(self) -> bool:
+        return False
 
     def is_time_to_stop(self, step: int) -> bool:
         return False

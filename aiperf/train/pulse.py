@@ -15,7 +15,7 @@ from aiperf.train.stages import Stage
 _PER_RANK = 8  # doubles: one cache line, so that ranks do not slow each other
 _DEADLINE, _STEP, _MEETINGS, _STAGE, _SINCE = 0, 1, 2, 3, 4
 _TRAINED, _VALIDATED = 6, 7
-_WANTED, _AGREED, _AGREED_STEP = 0, 1, 2
+_WANTED, _AGREED, _AGREED_STEP, _SUMS = 0, 1, 2, 3
 
 MARGIN = 8
 """Training steps between rank 0 seeing the wish and the one where all stop. Ranks can be apart by one, and by what the host
@@ -92,6 +92,14 @@ class Pulse:
         Numbers (from 1) are never used again, so that nothing need be cleared under the eyes of a rank that has yet to look.
         """
         self._view[_WANTED] = number
+
+    def ask_for_sums(self) -> None:
+        """The group wishes to hear the sums of the order under way."""
+        self._view[_SUMS] += 1
+
+    def asked_for_sums(self) -> int:
+        """How often the group has wished so."""
+        return int(self._view[_SUMS])
 
     def is_time_to_stop(self, rank: int, number: int, step: int) -> bool:
         """Whether the rank must leave the order before doing this step: the same answer on all ranks for the same step."""

@@ -187,6 +187,7 @@ class _Watched:
         self._rank = rank
         self.number = 0
         """Of the order under way."""
+        self._asked = 0
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
         self._pulse.enter(self._rank, stage, silent_seconds)
@@ -199,6 +200,10 @@ class _Watched:
 
     def images(self) -> tuple[int, int]:
         return self._pulse.images()
+
+    def is_asked_for_sums(self) -> bool:
+        before, self._asked = self._asked, self._pulse.asked_for_sums()
+        return self._asked > before
 
     def is_time_to_stop(self, step: int) -> bool:
         return self._pulse.is_time_to_stop(self._rank, self.number, step)

@@ -104,7 +104,7 @@ def test_ctrl_c_ends_a_run_with_the_words_that_close_its_intervals(tmp_path: Pat
 
 
 def test_a_limit_of_trials_ends_a_run_with_the_words_that_close_the_intervals_of_the_others(tmp_path: Path) -> None:
-    others = [joined(1, 3.0), requested(1, worker=1, at=3.0), proposed(1, 3.0), begun(1, 3.0, worker=1)]
+    others: list[AnyEvent] = [joined(1, 3.0), requested(1, worker=1, at=3.0), proposed(1, 3.0), begun(1, 3.0, worker=1)]
     events = at_work(*others, prepared(1, 3.5), evaluated(1, 5.0, 0.5), limits={"trials": 1})
     events += [evaluated(1, 6.0, 0.5, epoch=2)]
     driver = driver_after(
@@ -195,7 +195,9 @@ def test_a_worker_is_asked_again_when_a_trial_has_finished(tmp_path: Path) -> No
 
 
 def test_rejections_before_a_resume_are_not_counted(tmp_path: Path) -> None:
-    many: list[AnyEvent] = [event for number in range(1, 5) for event in (requested(number, at=3.0, round=2), rejected(number))]
+    many: list[AnyEvent] = [
+        event for number in range(1, 5) for event in (requested(number, at=3.0, round=2), rejected(number))
+    ]
     events = positioned([*at_work(*many, limits={"rejections": 5}), resumed(20.0, down_seconds=17.0)])
     driver = driver_after(events, tmp_path, [(21.0, up(1))], rejecting(1))
 

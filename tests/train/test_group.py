@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.messages import Crashed, Done, Drop, OutOfMemory, Prepared, Word
+from aiperf.messages import Advanced, Crashed, Done, Drop, OutOfMemory, Prepared, Sum, Word
 from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.collective import horovod_missing
@@ -238,6 +238,28 @@ def test_an_interrupted_trial_ends_and_the_ranks_live_on(group: tuple[RankGroup,
     assert heard[-1] == Crashed(trial=16, attempt=1, reason="interrupted", retry=True)
     assert isinstance(follow(ranks, order(trial=17, batch_size=32))[-1], Done)
     assert ranks.pids() == pids
+
+
+def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(group: tuple[RankGroup, Path]) -> None:
+    ranks, _ = group
+    ranks.order(order(trial=20, batch_size=8, last_epoch=10_000, progress_seconds=1e6))
+    said: list[Word] = []
+    while len(epochs(said)) < 2:
+        said += ranks.words(0.5)
+    assert [word for word in said if is_within_an_epoch(word)] == []
+
+    ranks.order(Sum(worker=0))
+    while not any(is_within_an_epoch(word) for word in said):
+        said += ranks.words(0.5)
+
+    ranks.interrupt(20)
+    assert hear(ranks)[-1] == Crashed(trial=20, attempt=1, reason="interrupted", retry=True)
+
+
+def is_within_an_epoch(word: Word) -> bool:
+    """Whether it tells of a part of an epoch: no word at its end does."""
+    whole = IMAGES.training_images + IMAGES.validation_images
+    return isinstance(word, Advanced) and 0 < word.training_images + word.validation_images < whole
 
 
 def test_all_ranks_shrink_a_batch_that_does_not_fit_together(group: tuple[RankGroup, Path]) -> None:

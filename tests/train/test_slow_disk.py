@@ -1,0 +1,77 @@
+"""A disk that takes its time holds nothing back that the driver is to hear: it would write the worker off for its silence."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aiperf.messages import Advanced, Done, EpochDone, Saved, Train, Word
+from aiperf.train import checkpoint
+from aiperf.train.checkpoint import Snapshot
+from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.data.opening import open_data
+from aiperf.train.inprocess import train_here
+from tests.train.orders import CONF, IMAGES, graph, one_thread, order
+
+__all__ = ["one_thread"]
+
+
+class SlowDisk:
+    """Writes nothing until it is opened."""
+
+    def __init__(self) -> None:
+        self.is_open = threading.Event()
+        self._save = checkpoint.save
+
+    def save(self, snapshot: Snapshot, folder: CheckpointFolder) -> Path:
+        """As the real one, later."""
+        assert self.is_open.wait(60.0), "nobody went on while the disk was slow"
+        return self._save(snapshot, folder)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    slow = SlowDisk()
+    monkeypatch.setattr(checkpoint, "save", slow.save)
+    yield slow
+    slow.is_open.set()
+
+
+def words(told: Train, folder: Path) -> Iterator[Word]:
+    with open_data(IMAGES) as images:
+        yield from train_here(told, CONF, images, graph(), folder)
+
+
+def test_the_end_of_an_epoch_is_told_before_its_checkpoint_stands_and_that_it_stands_afterwards(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    said: list[Word] = []
+    for word in words(order(last_epoch=5, batch_size=32), tmp_path):
+        said.append(word)
+        if isinstance(word, EpochDone) and word.advanced.epoch == 3:
+            assert not disk.is_open.is_set()
+            disk.is_open.set()
+    epochs = [word for word in said if isinstance(word, EpochDone)]
+
+    assert [word.advanced.epoch for word in epochs] == list(range(1, 6))
+    assert [word.checkpoint for word in epochs[:3]] == [False, False, False]
+    assert Saved(trial=1, attempt=1, epoch=1) in said[said.index(epochs[2]) :]
+    assert epochs[-1].checkpoint and isinstance(said[-1], Done)
+
+
+def test_while_the_last_checkpoint_is_written_the_trial_says_that_it_waits_and_is_done_only_then(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    said: list[Word] = []
+    for word in words(order(last_epoch=1, batch_size=32, progress_seconds=0.05), tmp_path):
+        said.append(word)
+        waits = [each for each in said if isinstance(each, Advanced) and each.checkpoint_seconds > 0.1]
+        if len(waits) == 3:
+            disk.is_open.set()
+    epoch, done = said[-2:]
+
+    assert isinstance(done, Done) and isinstance(epoch, EpochDone) and epoch.checkpoint
+    seconds = [word.checkpoint_seconds for word in said if isinstance(word, Advanced)]
+    assert seconds == sorted(seconds)
+    assert epoch.advanced.checkpoint_seconds >= seconds[-1]

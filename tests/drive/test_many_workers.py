@@ -205,10 +205,11 @@ def test_a_generator_that_dies_takes_its_proposals_along_and_the_next_knows_ever
         run.executor.send(Propose(number=number, worker=0, round=number, seed=number))
     said = run.until(lambda said: len(of(said, Unproposed)) == 2)
     run.executor.send(Propose(number=4, worker=0, round=2, seed=4))
-    run.until(lambda said: len(of(said, Proposed)) == 2)
+    run.until(lambda said: 4 in {word.number for word in of(said, Proposed)})
 
     assert [word.number for word in of(said, Unproposed)] == [2, 3]
-    assert [word.number for word in of(said, Proposed)] == [1, 4]
+    # each may be said twice: by the mailbox, and by its call in case that the mailbox had lost it
+    assert {word.number for word in of(said, Proposed)} == {1, 4}
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import importlib.util
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.train.data.batches import Batch, Batches, Pass, Split
 from aiperf.train.data.conf import ImagesConf
 from aiperf.train.data.crops import Box, shifts
+from aiperf.train.data.dali_feeding import Feeding
 from aiperf.train.data.decode import Corrupt, size
 from aiperf.train.data.errors import DamagedData
 from aiperf.train.data.order import Step
@@ -67,7 +67,7 @@ class DaliSplit:
 
     def __init__(self, streamed: Streamed) -> None:
         self.streamed = streamed
-        self._pipelines: dict[tuple[torch.device, int], Any] = {}  # DALI ships no types
+        self._pipelines: dict[tuple[torch.device, int], Feeding] = {}
 
     @property
     def images(self) -> int:
@@ -87,7 +87,7 @@ class DaliSplit:
         self._pipelines.clear()
         self.streamed.close()
 
-    def pipeline(self, walk: Pass) -> Any:
+    def pipeline(self, walk: Pass) -> Feeding:
         """The built pipeline for batches of this size on this device."""
         most = max(step.images // walk.ranks + 1 for step in walk.steps(self.images))
         key = (walk.device, most)
@@ -96,7 +96,7 @@ class DaliSplit:
             self._pipelines[key] = self._build(most, walk.device)
         return self._pipelines[key]
 
-    def _build(self, most: int, device: torch.device) -> Any:
+    def _build(self, most: int, device: torch.device) -> Feeding:
         from nvidia.dali import fn, types
         from nvidia.dali.pipeline import Pipeline
 
@@ -126,7 +126,7 @@ class DaliSplit:
             )
             pipeline.set_outputs(images)
         pipeline.build()
-        return pipeline
+        return Feeding(pipeline, "encoded")
 
 
 class _DaliBatches:
@@ -172,9 +172,11 @@ class _DaliBatches:
         while self._fed:
             _, images = self._fed.popleft()
             self._take(len(images))
+        self._pipeline.drain()
 
     def _fill(self) -> None:
-        while self._next < len(self._steps) and len(self._fed) < self._split.streamed.ahead:
+        ahead = self._split.streamed.ahead
+        while self._next < len(self._steps) and (len(self._fed) < ahead or not self._pipeline.has_run):
             step = self._steps[self._next]
             self._next += 1
             self._fed.append((step, self._feed(self._order[step.share(self._walk.rank, self._walk.ranks)])))
@@ -198,11 +200,14 @@ class _DaliBatches:
         if not read:
             raise DamagedData(f"a batch has at least one image; all {len(mine)} of this one are corrupt")
         boxes = [box for _, _, box in read]
-        self._pipeline.feed_input("encoded", [held for _, held, _ in read])
-        self._pipeline.feed_input("start", [np.array([box.top, box.left], np.int32) for box in boxes])
-        self._pipeline.feed_input("shape", [np.array([box.height, box.width], np.int32) for box in boxes])
-        self._pipeline.feed_input("mirror", [np.array(box.is_mirrored, np.int32) for box in boxes])
-        self._pipeline.schedule_run()
+        self._pipeline.feed(
+            {
+                "encoded": [held for _, held, _ in read],
+                "start": [np.array([box.top, box.left], np.int32) for box in boxes],
+                "shape": [np.array([box.height, box.width], np.int32) for box in boxes],
+                "mirror": [np.array(box.is_mirrored, np.int32) for box in boxes],
+            }
+        )
         return np.array([index for index, _, _ in read], np.int64)
 
     def _take(self, count: int) -> torch.Tensor:
@@ -210,7 +215,7 @@ class _DaliBatches:
 
         encoded, device = self._split.streamed.encoded, self._walk.device
         pixels = torch.empty((count, encoded.image, encoded.image, encoded.channels), dtype=torch.uint8, device=device)
-        (outputs,) = self._pipeline.share_outputs()
+        (outputs,) = self._pipeline.outputs()
         feed_ndarray(outputs.as_tensor(), pixels, cuda_stream=torch.cuda.current_stream(device))
-        self._pipeline.release_outputs()
+        self._pipeline.release()
         return pixels

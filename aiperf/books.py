@@ -18,6 +18,7 @@ from aiperf.events import (
     CheckpointNotWritten,
     CheckpointWritten,
     EpochFinished,
+    HelperLost,
     ImagesSkipped,
     Progress,
     ProposalRequested,
@@ -141,6 +142,8 @@ class Books:
     unanswered: int = 0
     """Of these, proposals that never came: their generator had died, or was silent."""
     lost_workers: int = 0
+    lost_helpers: list[tuple[str, int]] = field(default_factory=list)
+    """What they were, and of which worker."""
     vain_starts: int = 0
     """Of workers."""
     vain_hosts: dict[str, str] = field(default_factory=dict)
@@ -237,6 +240,8 @@ class Books:
             case WorkerNotStarted():
                 self.vain_starts += event.failures > 0
                 self.vain_hosts.setdefault(event.host, event.reason)
+            case HelperLost():
+                self.lost_helpers.append((event.helper, event.worker))
             case RunStarted():
                 self.started = event
             case RunResumed():

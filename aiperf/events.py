@@ -137,6 +137,15 @@ class WorkerNotStarted(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class HelperLost(Event, frozen=True, kw_only=True):
+    """A process beside a worker died, and another was started in its place; the worker and its trial went on."""
+
+    worker: int
+    helper: str
+    """'recorder' (samples of telemetry are missing) or 'generator' (proposals under way were lost with it)."""
+    reason: str
+
+
 class CeilingMeasured(Event, frozen=True, kw_only=True):
     """The largest batch an accelerator of this worker could hold."""
 
@@ -397,6 +406,7 @@ AnyEvent = (
     | WorkerJoined
     | WorkerLost
     | WorkerNotStarted
+    | HelperLost
     | CeilingMeasured
     | ProposalRequested
     | TrialProposed

@@ -18,6 +18,7 @@ from aiperf.events import (
     CheckpointNotWritten,
     CheckpointWritten,
     EpochFinished,
+    HelperLost,
     ImagesSkipped,
     Interval,
     Progress,
@@ -36,6 +37,7 @@ from aiperf.messages import (
     Crashed,
     Done,
     EpochDone,
+    HelperDown,
     NotStarted,
     OutOfMemory,
     Prepared,
@@ -52,6 +54,7 @@ HeardWord = (
     WorkerUp
     | WorkerDown
     | NotStarted
+    | HelperDown
     | Ceiling
     | Prepared
     | Advanced
@@ -99,6 +102,10 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
             return [WorkerLost(at=now, worker=word.worker, reason=word.reason, released=word.released)]
         case NotStarted():
             return [WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
+        case HelperDown():
+            if word.worker not in run.workers:
+                return []
+            return [HelperLost(at=now, worker=word.worker, helper=word.helper, reason=word.reason)]
         case Ceiling():
             if word.worker not in run.workers:
                 return []

@@ -117,6 +117,14 @@ class NotStarted(_Message, frozen=True, kw_only=True):
     reason: str
 
 
+class HelperDown(_Message, frozen=True, kw_only=True):
+    """A process beside a worker, its recorder or its generator, died; another takes its place."""
+
+    worker: int
+    helper: str
+    reason: str
+
+
 class Ceiling(_Message, frozen=True, kw_only=True):
     """The measured largest batch per accelerator."""
 
@@ -258,6 +266,7 @@ Word = (
     WorkerUp
     | WorkerDown
     | NotStarted
+    | HelperDown
     | Ceiling
     | Proposed
     | Unproposed

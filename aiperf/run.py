@@ -21,6 +21,7 @@ from aiperf.events import (
     CheckpointNotWritten,
     CheckpointWritten,
     EpochFinished,
+    HelperLost,
     ImagesSkipped,
     Progress,
     ProposalRequested,
@@ -240,7 +241,7 @@ def evolve(run: Run, event: AnyEvent) -> None:
             _joined(run, event)
         case WorkerLost():
             _worker_gone(run, event.worker, by_worker=not event.released)
-        case WorkerNotStarted():
+        case WorkerNotStarted() | HelperLost():
             pass  # it is for readers alone
         case CeilingMeasured():
             run.ceiling = event.batch_size if run.ceiling is None else min(run.ceiling, event.batch_size)

@@ -267,6 +267,12 @@ def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]
         doubts.append(f"workers lost: {books.lost_workers} of {len(books.presences)}")
     if (unlike := _unlike(books)) is not None:
         doubts.append(unlike)
+    for helper, effect in (("recorder", "samples are missing"), ("generator", "its proposals were asked for again")):
+        of = sorted({worker for what, worker in books.lost_helpers if what == helper})
+        if of:
+            times = sum(what == helper for what, _ in books.lost_helpers)
+            named = ", ".join(map(str, of[:8])) + (", …" if len(of) > 8 else "")
+            doubts.append(f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}")
     if books.vain_hosts:
         host, reason = next(iter(books.vain_hosts.items()))
         doubts.append(

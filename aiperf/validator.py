@@ -22,6 +22,7 @@ from aiperf.events import (
     CheckpointNotWritten,
     CheckpointWritten,
     EpochFinished,
+    HelperLost,
     ImagesSkipped,
     Progress,
     ProposalRequested,
@@ -196,6 +197,10 @@ class Validator:
                 self._gone(event.worker)
             case WorkerNotStarted():
                 _in("failures", event.failures, 0, LARGEST)
+            case HelperLost():
+                self._there(event.worker)
+                if event.helper not in ("recorder", "generator"):
+                    raise Unlawful(f"a worker's helpers are 'recorder' and 'generator'; found {event.helper!r}")
             case CeilingMeasured():
                 self._there(event.worker)
                 _in("batch_size", event.batch_size, 1, LARGEST)

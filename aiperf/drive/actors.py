@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import ray
 from ray.actor import ActorHandle
 
 from aiperf.drive.mailbox import Sender
-from aiperf.messages import Drop, Propose, Proposed, Sum, Train, Unproposed, Word, WorkerUp
+from aiperf.messages import Drop, HelperDown, Propose, Proposed, Sum, Train, Unproposed, Word, WorkerUp
 from aiperf.propose import Proposer, make
 from aiperf.system import telemetry
 from aiperf.system.describe import describe
@@ -24,6 +25,9 @@ from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import DataSetConf
 from aiperf.train.wire import Ready
 from searchers.history import History, News, Space
+
+RECORDER_SECONDS = 10.0
+"""Between two recorders at least: one that dies at once, as beside a broken driver of an accelerator, fills no journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,8 @@ class WorkerHost:
         self._open_group = open_group
         self._group: Group | None = None
         self._refused: BaseException | None = None
+        self._recorder_began = 0.0
+        """When a dead one was replaced last."""
         self._ended = threading.Event()
 
     def stands(self) -> None:
@@ -102,24 +108,34 @@ class WorkerHost:
 
         All words have reached the mailbox then.
         """
-        plan = self._plan
-        recorder = Recorder(
-            telemetry.path(plan.folder, plan.worker),
-            host=socket.gethostname(),
-            worker=plan.worker,
-            epoch_unix=plan.started_unix,
-            accelerators=plan.accelerators,
-        )
-        recorder.start()
+        self._recorder = self._new_recorder()
         try:
-            self._group = self._open_group(plan)
+            self._group = self._open_group(self._plan)
             try:
                 self._pass_on(self._group)
             finally:
                 self._group.close()
         finally:
-            recorder.stop()
+            self._recorder.stop()
             self._sender.flush()
+
+    def _new_recorder(self) -> Recorder:
+        recorder = Recorder(
+            telemetry.path(self._plan.folder, self._plan.worker),
+            host=socket.gethostname(),
+            worker=self._plan.worker,
+            epoch_unix=self._plan.started_unix,
+            accelerators=self._plan.accelerators,
+        )
+        recorder.start()
+        return recorder
+
+    def _look_at_recorder(self, now: float) -> list[Word]:
+        """One that died is replaced, once a while, and each that died is told."""
+        if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
+            return []
+        self._recorder, self._recorder_began = self._new_recorder(), now
+        return [HelperDown(worker=self._plan.worker, helper="recorder", reason=how)]
 
     def _pass_on(self, group: Group) -> None:
         ready = group.start()
@@ -142,7 +158,7 @@ class WorkerHost:
         while not self._ended.is_set():
             if self._refused is not None:
                 raise self._refused
-            words = group.words(0.5)
+            words = [*group.words(0.5), *self._look_at_recorder(time.monotonic())]
             if words or not self._sender.is_read:
                 self._sender.put(words)
 

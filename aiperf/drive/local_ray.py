@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from aiperf.errors import BadConfiguration
 from aiperf.scratch import PREFIX, Scratch
@@ -38,24 +39,25 @@ def local_ray() -> Iterator[None]:
 
             from aiperf.drive.runtime import Runtime
 
-            with _on_loopback():
-                ray.init(
-                    address="local",
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    num_cpus=usable_processors(),
-                    # a folder in ours: Ray opens its own to everybody (mode 0777), sockets and all
-                    _temp_dir=str(scratch.path / "r"),
-                    # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)
-                    _system_config={"worker_niceness": 0},
-                )
-            try:
-                _assert_closed()
-                yield
-            finally:
-                Runtime.of_this_process().kill_if_lost()
-                ray.shutdown()
+            with _without_last_words():
+                with _on_loopback():
+                    ray.init(
+                        address="local",
+                        include_dashboard=False,
+                        log_to_driver=False,
+                        logging_level=logging.ERROR,
+                        num_cpus=usable_processors(),
+                        # a folder in ours: Ray opens its own to everybody (mode 0777), sockets and all
+                        _temp_dir=str(scratch.path / "r"),
+                        # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)
+                        _system_config={"worker_niceness": 0},
+                    )
+                try:
+                    _assert_closed()
+                    yield
+                finally:
+                    Runtime.of_this_process().kill_if_lost()
+                    ray.shutdown()
     finally:
         scratch.close()
 
@@ -125,6 +127,24 @@ def _on_loopback() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def _without_last_words() -> Iterator[None]:
+    """What Ray pushes to a driver's output is shown, but for the end of a dead raylet's log: `Runtime` says what died."""
+    from ray._private import worker
+
+    show = worker.print_to_stdstream
+
+    def shown(data: Any, ignore_prefix: bool) -> None:
+        if not any(line.startswith("Raylet is terminated") for line in data["lines"]):
+            show(data, ignore_prefix)
+
+    worker.print_to_stdstream = shown
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = show
 
 
 def _assert_closed() -> None:

@@ -24,9 +24,11 @@ from aiperf.drive.starts import StartLaw, Starts
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.messages import (
     Drop,
+    HelperDown,
     NotStarted,
     Order,
     Propose,
+    Proposed,
     Release,
     Sum,
     Train,
@@ -78,6 +80,10 @@ class RayExecutor:
         """Let go and not yet ended, and when that was."""
         self._drops: list[Drop] = []
         """Wait for a worker that is up."""
+        self._answers: dict[int, Word] = {}
+        """Of generators, by number: what their calls gave since the mailbox was emptied last."""
+        self._heard: set[int] = set()
+        """Numbers whose answer came through the mailbox, until their call is over."""
         self._news: list[News] = []
         self._own: list[Word] = []
         self._looked = 0.0
@@ -146,6 +152,8 @@ class RayExecutor:
                 {},
                 0.0,
             )  # who has died is said when the mailbox answers again, after his words
+        else:
+            self._own += self._lost_answers(heard)
         said = [word for one in heard for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
             self._bury(number, late, now)
@@ -171,6 +179,14 @@ class RayExecutor:
         self._leaving = []
 
     # --- words
+
+    def _lost_answers(self, heard: list[Word]) -> list[Word]:
+        """Answers that generators have left in the mailbox, and that it took along when it died."""
+        self._heard |= {word.number for word in heard if isinstance(word, Proposed | Unproposed)}
+        lost = [answer for number, answer in self._answers.items() if number not in self._heard]
+        self._heard -= self._answers.keys()
+        self._answers = {}
+        return lost
 
     def _taken(self, word: Word, now: float) -> list[Word]:
         """What a word of the mailbox becomes: with the first word of a better place's worker, others are let go."""
@@ -270,13 +286,14 @@ class RayExecutor:
         for call in done:
             number, wanted = asked[call]
             try:
-                self._own.append(ray.get(call))  # the driver knows the answer by now, unless the mailbox has lost it
+                self._answers[wanted] = ray.get(call)
             except RayError as error:
                 failed.setdefault(number, []).append((wanted, last_line(error)))
         for number in {asked[call][0] for call in done}:
             worker = self._workers[number]
             worker.proposing = tuple(one for one in worker.proposing if one[1] not in done)
         for number, why in failed.items():
+            self._own.append(HelperDown(worker=number, helper="generator", reason=why[0][1]))
             self._replace_generator(self._workers[number], why)
 
     def _replace_generator(self, worker: RayWorker, failed: list[tuple[int, str]]) -> None:

@@ -20,6 +20,7 @@ from aiperf.events import (
     CheckpointNotWritten,
     CheckpointWritten,
     EpochFinished,
+    HelperLost,
     ImagesSkipped,
     Progress,
     ProposalRequested,
@@ -176,6 +177,7 @@ def _take(run: Collected, event: AnyEvent) -> None:
             | CheckpointWritten()
             | ImagesSkipped()
             | WorkerNotStarted()
+            | HelperLost()
         ):
             pass  # the books have an eye on these
         case _:

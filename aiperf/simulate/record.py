@@ -16,6 +16,7 @@ from aiperf.events import (
     CheckpointNotWritten,
     CheckpointWritten,
     EpochFinished,
+    HelperLost,
     ImagesSkipped,
     Progress,
     ProposalRequested,
@@ -216,6 +217,9 @@ class Record:
                     self._ceilings.append((self.line, event.batch_size))
             case WorkerNotStarted():
                 pass  # nobody was there, and nobody is gone
+            case HelperLost():
+                if event.worker not in self.seen:
+                    raise BrokenLaw(PRESENT, f"worker {event.worker} lost its {event.helper}, and was never there")
             case _:
                 assert_never(event)
 

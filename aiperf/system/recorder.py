@@ -68,6 +68,14 @@ class Recorder:
             start_new_session=True,  # Ctrl-C at a terminal is the worker's to handle
         )
 
+    def end_in_words(self) -> str | None:
+        """How it ended, where it was not stopped by its owner; None while it records."""
+        assert self._process is not None, "a recorder is looked at once it was started"
+        code = self._process.poll()
+        if code is None:
+            return None
+        return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
     def stop(self, patience_seconds: float = 5.0) -> int | None:
         """End it and wait. Its exit status: 0 = it recorded until now; None = it was never started. Again: the same."""
         if self._process is None:

@@ -16,6 +16,7 @@ meanwhile waits.
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import tempfile
@@ -27,6 +28,7 @@ from pathlib import Path
 
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Sum, Train, Word
+from aiperf.scratch import MARK
 from aiperf.system.control_groups import usable_processors
 from aiperf.train import blame, started
 from aiperf.train.checkpoint_files import CheckpointFolder
@@ -252,7 +254,8 @@ class RankGroup:
 
     def _start_ranks(self) -> Ranks:
         count = len(self._devices)
-        folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-"))
+        # in the run's own, which goes with the run however it ends; elsewhere where this group has no run around it
+        folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
         pulse = Pulse(folder / "pulse", count, create=True)
         rendezvous = HorovodRendezvous() if count > 1 else None
         ranks = Ranks([], pulse, folder, rendezvous)

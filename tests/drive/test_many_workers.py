@@ -5,6 +5,8 @@ Ranks are stand-ins (tests/drive/stand_in.py), but for the last test: nothing he
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,7 @@ from aiperf.journal import read
 from aiperf.messages import (
     Done,
     EpochDone,
+    HelperDown,
     NotStarted,
     Propose,
     Proposed,
@@ -49,6 +52,7 @@ from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import SyntheticConf
 from searchers.conf import RandomConf
 from tests.drive.clusters import SmallCluster, small_cluster
+from tests.drive.processes import command_line, descendants
 from tests.drive.runs import SMALL
 from tests.drive.stand_in import (
     BREAKS,
@@ -194,6 +198,28 @@ def test_a_host_that_comes_late_without_its_data_ends_nothing_and_is_taken_once_
 
 
 @pytest.mark.slow
+def test_a_recorder_that_was_killed_is_told_and_replaced_and_its_worker_goes_on(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    cluster.add()
+    run = bench()
+    run.up(1)
+
+    def recorder() -> int | None:
+        out = os.fsencode(tmp_path / "telemetry" / "0.jsonl")
+        return next((pid for pid in descendants(os.getpid()) if out in command_line(pid).split(b"\0")), None)
+
+    killed = recorder()
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    run.until(lambda said: bool(of(said, HelperDown)))
+
+    assert of(run.said, HelperDown) == [HelperDown(worker=0, helper="recorder", reason="ended by SIGKILL")]
+    assert recorder() not in (None, killed)
+    run.trains(0, trial=1)
+    assert of(run.said, WorkerDown) == []
+
+
 def test_a_generator_that_dies_takes_its_proposals_along_and_the_next_knows_everything(
     cluster: SmallCluster, bench: Open
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -191,6 +192,11 @@ def test_a_killed_driver_leaves_nothing_behind(begin: Begin) -> None:
     run.until(epochs(1))
     mark = mark_of(run)
     host = one_of(run, b"ray::WorkerHost")
+    rank = one_of(run, sys.executable.encode(), "aiperf.train.rank")
+    folder = mark.decode().partition("=")[2]
+    assert re.search(rf"{folder}/\S+/pulse$", Path(f"/proc/{rank}/maps").read_text(), re.MULTILINE), (
+        "it goes with the run's"
+    )
     os.kill(host, signal.SIGSTOP)  # one that would not notice
 
     run.kill()

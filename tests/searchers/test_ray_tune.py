@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 from ray.tune.search import Searcher as TuneSearcher
@@ -150,7 +151,7 @@ def short_folder() -> Iterator[str]:
 @pytest.mark.slow
 def test_the_example_runs_on_a_real_ray_and_its_children_inherit(short_folder: str) -> None:
     example = Path(__file__).parents[2] / "examples" / "ray_tune_morphism.py"
-    environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": short_folder}
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32), "RAY_TMPDIR": short_folder}
 
     result = subprocess.run(
         [sys.executable, str(example), "--trials", "5", "--epochs", "2"],

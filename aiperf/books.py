@@ -27,6 +27,7 @@ from aiperf.events import (
     RunStarted,
     TrialFailed,
     TrialFinished,
+    TrialHeartbeat,
     TrialLost,
     TrialPrepared,
     TrialProposed,
@@ -262,7 +263,7 @@ class Books:
                 self.unwritten.append(event)
             case ImagesSkipped():
                 self.skipped.update(event.files)
-            case CeilingMeasured() | CheckpointDropped() | CheckpointWritten():
+            case CeilingMeasured() | CheckpointDropped() | CheckpointWritten() | TrialHeartbeat():
                 pass
             case _:
                 assert_never(event)

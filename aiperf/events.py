@@ -382,6 +382,15 @@ class CheckpointNotWritten(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class TrialHeartbeat(Event, frozen=True, kw_only=True):
+    """Nothing else was to be reported of a trial for a while, and its ranks were at work: a slow worker is no silent one."""
+
+    trial: int
+    attempt: int
+    doing: str
+    """Which rank was furthest behind and what it was at, storage that it waited for included."""
+
+
 class ImagesSkipped(Event, frozen=True, kw_only=True):
     """Corrupt images met for the first time since the run began or was resumed: they are left out, and count nowhere."""
 
@@ -423,6 +432,7 @@ AnyEvent = (
     | CheckpointWritten
     | CheckpointNotWritten
     | ImagesSkipped
+    | TrialHeartbeat
     | RunEnded
 )
 """Every event there is."""

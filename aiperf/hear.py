@@ -24,6 +24,7 @@ from aiperf.events import (
     Progress,
     TrialFailed,
     TrialFinished,
+    TrialHeartbeat,
     TrialLost,
     TrialPrepared,
     WorkerJoined,
@@ -37,6 +38,7 @@ from aiperf.messages import (
     Crashed,
     Done,
     EpochDone,
+    Heartbeat,
     HelperDown,
     NotStarted,
     OutOfMemory,
@@ -57,6 +59,7 @@ HeardWord = (
     | HelperDown
     | Ceiling
     | Prepared
+    | Heartbeat
     | Advanced
     | EpochDone
     | Saved
@@ -143,6 +146,10 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                     at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, reason=word.reason
                 )
             ]
+        case Heartbeat():
+            if _current(run, word.trial, word.attempt) is None:
+                return []
+            return [TrialHeartbeat(at=now, trial=word.trial, attempt=word.attempt, doing=word.doing)]
         case Skipped():
             return _skipped(run, word, now)
         case OutOfMemory():

@@ -170,6 +170,15 @@ class Prepared(_Message, frozen=True, kw_only=True):
     compile_seconds: float
 
 
+class Heartbeat(_Message, frozen=True, kw_only=True):
+    """Nothing to report of the trial for a while, but its ranks are at work: said so that a slow worker is not a silent one."""
+
+    trial: int
+    attempt: int
+    doing: str
+    """Which rank is furthest behind and what it is at: 'rank 1 of 2 on node7 waits for images since 130 s'."""
+
+
 class Advanced(_Message, frozen=True, kw_only=True):
     """Sums: images of all ranks since the epoch began, seconds of rank 0 since the order was taken."""
 
@@ -271,6 +280,7 @@ Word = (
     | Proposed
     | Unproposed
     | Prepared
+    | Heartbeat
     | Advanced
     | EpochDone
     | Saved

@@ -30,6 +30,7 @@ from aiperf.events import (
     RunStarted,
     TrialFailed,
     TrialFinished,
+    TrialHeartbeat,
     TrialLost,
     TrialPrepared,
     TrialProposed,
@@ -254,6 +255,9 @@ def evolve(run: Run, event: AnyEvent) -> None:
         case CheckpointNotWritten():
             trial = run.trials[event.trial]
             trial.last_word, trial.unsaved_epoch = event.at, event.epoch
+            run.running.move_to_end(event.trial)
+        case TrialHeartbeat():
+            run.trials[event.trial].last_word = event.at
             run.running.move_to_end(event.trial)
         case ImagesSkipped():
             run.corrupt.update(event.files)

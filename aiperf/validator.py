@@ -31,6 +31,7 @@ from aiperf.events import (
     RunStarted,
     TrialFailed,
     TrialFinished,
+    TrialHeartbeat,
     TrialLost,
     TrialPrepared,
     TrialProposed,
@@ -235,6 +236,8 @@ class Validator:
             case CheckpointNotWritten():
                 self._running(event.trial, event.attempt)
                 _in("epoch", event.epoch, 1, LARGEST)  # words of two epochs may change places
+            case TrialHeartbeat():
+                self._running(event.trial, event.attempt)
             case ImagesSkipped():
                 if event.worker not in self._seen_workers:
                     raise Unlawful(f"images are skipped by a worker that joined; worker {event.worker!r} never did")

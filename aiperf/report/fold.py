@@ -29,6 +29,7 @@ from aiperf.events import (
     RunStarted,
     TrialFailed,
     TrialFinished,
+    TrialHeartbeat,
     TrialLost,
     TrialPrepared,
     TrialProposed,
@@ -176,6 +177,7 @@ def _take(run: Collected, event: AnyEvent) -> None:
             | CheckpointNotWritten()
             | CheckpointWritten()
             | ImagesSkipped()
+            | TrialHeartbeat()
             | WorkerNotStarted()
             | HelperLost()
         ):

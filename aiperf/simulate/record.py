@@ -25,6 +25,7 @@ from aiperf.events import (
     RunStarted,
     TrialFailed,
     TrialFinished,
+    TrialHeartbeat,
     TrialLost,
     TrialPrepared,
     TrialProposed,
@@ -206,6 +207,8 @@ class Record:
             case CheckpointWritten():
                 self._current(event.trial, event.attempt).tally.saved = event.epoch
             case CheckpointNotWritten():
+                self._current(event.trial, event.attempt)
+            case TrialHeartbeat():
                 self._current(event.trial, event.attempt)
             case ImagesSkipped():
                 if event.worker not in self.seen:

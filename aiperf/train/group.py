@@ -27,7 +27,7 @@ from multiprocessing.connection import Pipe, wait
 from pathlib import Path
 
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Sum, Train, Word
+from aiperf.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Heartbeat, Sum, Train, Word
 from aiperf.scratch import MARK
 from aiperf.system.control_groups import usable_processors
 from aiperf.train import blame, started
@@ -49,6 +49,8 @@ _GRACE_SECONDS = 0.3
 """After the first sign of a failure, so that the rank that caused it is told from those that only noticed."""
 _CAUSE_SECONDS = 10.0
 """So long where all that is heard is that another rank is gone: the kernel takes its time to end one that holds much."""
+HEARTBEAT_SECONDS = 60.0
+"""After so long without a word of the trial one says what its ranks are at. Far below `limits.silence_seconds`."""
 _STARTS = 2
 """With as many ranks, before one whose accelerator is at fault is left out, or the worker ends."""
 
@@ -103,6 +105,8 @@ class RankGroup:
         self._doing: Do | None = None
         self._interrupted: int | None = None
         self._sums_asked = False
+        self._said = 0.0
+        """When a word of the order under way was last said."""
         self._closing = False
         self._ended: WorkerEnded | None = None
         self._ranks: Ranks | None = None
@@ -327,6 +331,7 @@ class RankGroup:
                 self._interrupted = None
                 asked, self._sums_asked = self._sums_asked, False
             if do is not None:
+                self._said = time.monotonic()
                 for process in ranks.processes:
                     ranks.pulse.beat(process.rank, 0, Stage.BUILD, self._conf.start_seconds)
                     process.send(do)
@@ -348,6 +353,18 @@ class RankGroup:
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
                 return Failed(f"{self._named(ranks, rank)} {how}")
+            self._show_life(ranks)
+
+    def _show_life(self, ranks: Ranks) -> None:
+        """A trial of which nothing is to be said for long, and none of whose ranks hangs: the driver hears that it goes on."""
+        with self._lock:
+            doing = self._doing
+        now = time.monotonic()
+        if doing is None or now - self._said < HEARTBEAT_SECONDS:
+            return
+        rank, what = ranks.slowest()
+        order = doing.order
+        self._say(Heartbeat(trial=order.trial, attempt=order.attempt, doing=f"{self._named(ranks, rank)} {what}"))
 
     def _hear(self, ranks: Ranks, timeout: float) -> list[tuple[RankProcess, Ready | Word | Failed]]:
         """What ranks have sent, waiting up to `timeout` for the first, or for a call of the owner."""
@@ -369,6 +386,7 @@ class RankGroup:
         if isinstance(word, Done | Crashed | CheckpointGone):
             with self._lock:
                 self._doing = None
+        self._said = time.monotonic()
         self._words.put(word)
 
     def _say_end(self, failure: Failed) -> None:

@@ -43,6 +43,11 @@ class Ranks:
         assert self.watch is not None
         return self.watch.hung(self.processes, seconds, time.monotonic())
 
+    def slowest(self) -> tuple[int, str]:
+        """The rank that is furthest behind, and what it is at."""
+        assert self.watch is not None
+        return self.watch.slowest(time.monotonic())
+
     def kill(self) -> None:
         """What still runs, a stopped process too; does not wait for its end."""
         for process in self.processes:

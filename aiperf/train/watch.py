@@ -55,6 +55,17 @@ class Watch:
             case _:
                 return rank, f"hangs: {where}, and nothing goes on in it"
 
+    def slowest(self, now: float) -> tuple[int, str]:
+        """The rank that is furthest behind, and what it is at."""
+        stages, meetings = self._pulse.stages(), self._pulse.meetings()
+        at_work = [rank for rank, (stage, _) in enumerate(stages) if stage is not Stage.IDLE] or list(
+            range(len(stages))
+        )
+        rank = min(at_work, key=lambda each: (meetings[each], stages[each][1]))
+        stage, since = stages[rank]
+        storage = "waits for storage: it " if stage in STORAGE else ""
+        return rank, f"{storage}{DOING[stage]} since {now - since:.0f} s"
+
     def _look(self, now: float) -> None:
         for each, (stage, since) in zip(self._progress, self._pulse.stages(), strict=True):
             if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.messages import Advanced, Crashed, Done, Drop, OutOfMemory, Prepared, Sum, Word
+from aiperf.messages import Advanced, Crashed, Done, Drop, Heartbeat, OutOfMemory, Prepared, Saved, Sum, Word
 from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.collective import horovod_missing
@@ -313,7 +313,8 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
     """The next attempt, as a driver would order it: from after the last epoch that has a checkpoint, for two more."""
     done = epochs(heard)
     assert [word.advanced.epoch for word in done] == list(range(1, len(done) + 1)), "each epoch once, in order"
-    last = max(word.advanced.epoch for word in done if word.checkpoint)  # epochs this short outrun the disk
+    saved = [word.advanced.epoch for word in done if word.checkpoint]  # epochs this short outrun the disk
+    last = max(saved + [word.epoch for word in heard if isinstance(word, Saved)])
     losses = tuple(word.validation_loss for word in done[:last])
     first = last + 1
     told = order(trial=trial, attempt=2, batch_size=16, first_epoch=first, last_epoch=first + 1, losses=losses)
@@ -324,8 +325,9 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
-    group: tuple[RankGroup, Path], how: signal.Signals
+    group: tuple[RankGroup, Path], how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("aiperf.train.group.HEARTBEAT_SECONDS", 2.0)
     ranks, folder = group
     chance = random.Random(f"{how} {folder.name}")
     trial, rank = 20 + how, chance.randrange(2)
@@ -337,6 +339,9 @@ def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
     assert crash.retry
     assert f"rank {rank} of 2 on " in crash.reason
     assert ("SIGKILL" if how is signal.SIGKILL else "is stopped") in crash.reason
+    if how is signal.SIGSTOP:  # until it is sure the driver hears that nothing new is to be said
+        told = [word.doing for word in heard if isinstance(word, Heartbeat)]
+        assert told and all(re.match(r"rank [01] of 2 on .* since \d+ s", doing) for doing in told), told
     resumed = go_on(ranks, trial, heard)
     assert isinstance(resumed[-1], Done)
     assert isinstance(resumed[0], Prepared)

@@ -75,14 +75,14 @@ def retrying_at_once_and_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgetting_that_a_line_was_torn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "_set_aside_what_follows", lambda self: self._file.seek(0, 2))
+    patch.setattr(Journal, "_keep_what_follows", lambda self: None if self._file.seek(0, 2) else None)
 
 
 def leaving_half_a_batch_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
     from aiperf.simulate.chronicle import _FullDisk
 
     patch.setattr(_FullDisk, "truncate", lambda self, size: None, raising=False)
-    patch.setattr(Journal, "_set_aside_what_follows", lambda self: self._file.seek(0, 2))
+    patch.setattr(Journal, "_keep_what_follows", lambda self: None if self._file.seek(0, 2) else None)
 
 
 def giving_two_trials_to_one_worker(patch: pytest.MonkeyPatch) -> None:

@@ -74,15 +74,19 @@ def retrying_at_once_and_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(aiperf.run, "_lose", twice)
 
 
+def _go_on_behind_it(journal: Journal) -> None:
+    journal._file.seek(0, 2)
+
+
 def forgetting_that_a_line_was_torn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "_keep_what_follows", lambda self: None if self._file.seek(0, 2) else None)
+    patch.setattr(Journal, "_keep_what_follows", _go_on_behind_it)
 
 
 def leaving_half_a_batch_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
     from aiperf.simulate.chronicle import _FullDisk
 
     patch.setattr(_FullDisk, "truncate", lambda self, size: None, raising=False)
-    patch.setattr(Journal, "_keep_what_follows", lambda self: None if self._file.seek(0, 2) else None)
+    patch.setattr(Journal, "_keep_what_follows", _go_on_behind_it)
 
 
 def giving_two_trials_to_one_worker(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aiperf.events import AnyEvent
@@ -28,7 +28,8 @@ SMALL = (
 class RealRun:
     """`python -m aiperf` with a folder of its own; ended, if need be, when the test is over."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: on top of this process's own."""
         self._runs = folder
         self.output = folder / "output.txt"
         with self.output.open("ab") as output:
@@ -38,6 +39,7 @@ class RealRun:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )
 
     @property

@@ -1,0 +1,167 @@
+"""Real runs of which one process is killed or stopped at a random instant: each ends as docs/failures.md says.
+
+Whatever dies, a run ends with a valid report, or with a line that names `resume=`; it never ends in a traceback and never
+hangs, and nothing of it is left on the machine: no process (and so no port), no shared memory, no temporary folder.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from aiperf.books import books
+from aiperf.events import AnyEvent, EpochFinished, RunEnded, TrialLost, WorkerJoined, WorkerLost
+from aiperf.journal import read
+from aiperf.score import score
+from tests.drive.census import Census
+from tests.drive.processes import command_line, descendants
+from tests.drive.runs import SMALL, RealRun
+
+KILL, STOP = signal.SIGKILL, signal.SIGSTOP
+OF = {
+    "rank": b"aiperf.train.rank",
+    "host actor": b"ray::WorkerHost",
+    "mailbox": b"ray::Mailbox",
+    "generator": b"ray::Generator",
+    "recorder": b"aiperf.system.recorder",
+    "raylet": b"/raylet\0",
+    "gcs": b"/gcs_server\0",
+}
+"""A part of the command line of each process that can be struck, besides the driver."""
+CASES = [(target, how) for how in (KILL, STOP) for target in ("driver", *OF)] + [
+    ("driver", KILL),
+    ("rank", KILL),
+    ("rank", STOP),
+    ("host actor", KILL),
+]
+"""Twenty: each process killed and stopped once, those that die most often in practice twice."""
+
+
+@dataclass(slots=True)
+class Strike:
+    """One run, and what was done to it."""
+
+    run: RealRun
+    census: Census
+    target: str
+    how: signal.Signals
+    rank: int | None = None
+    """Which rank was struck, where it was one."""
+    before: int = 0
+    """Lines of the journal when it was."""
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A temporary folder of the run's own, short enough for the names of Ray's sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="d", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "target", "how"),
+    [(number, *case) for number, case in enumerate(CASES)],
+    ids=[f"{number}-{target.replace(' ', '-')}-{how.name}" for number, (target, how) in enumerate(CASES)],
+)
+def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
+    number: int, target: str, how: signal.Signals, tmp_path: Path, scratch: Path
+) -> None:
+    seed = int(os.environ.get("AIPERF_DEATHS_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"AIPERF_DEATHS_SEED={seed}")
+    draw = random.Random(f"{seed} {number}")
+    run = RealRun(
+        tmp_path,
+        *SMALL,
+        "schedule.duration_seconds=35",
+        "schedule.epochs=[6,8,10]",
+        "limits.silence_seconds=8",
+        "trainer.hang_seconds=6",
+        environment={"TMPDIR": str(scratch)},
+    )
+    try:
+        with Census(run.process.pid) as census:
+            struck = _strike(Strike(run, census, target, how), draw)
+            status = run.wait(timeout=180)
+        _check_end(struck, status, seed)
+        if target == "driver" and how == KILL:
+            again = RealRun(tmp_path, f"resume={run.folder}", environment={"TMPDIR": str(scratch)})
+            with Census(again.process.pid) as second:
+                assert again.wait(timeout=180) == 0, again.output.read_text()
+            _check_sound(run.folder)
+            assert second.left_over(20) == []
+        assert census.left_over(40) == [], f"seed {seed}"
+        assert list(scratch.rglob("*")) == [], f"seed {seed}"
+    finally:
+        run.end()
+
+
+def _strike(strike: Strike, draw: random.Random) -> Strike:
+    """At a random instant from the worker's first word to some seconds before the end."""
+    run = strike.run
+    run.until(lambda events: any(isinstance(event, WorkerJoined) for event in events))
+    time.sleep(draw.uniform(0.0, 15.0))
+    if strike.target == "driver":
+        pids = [run.process.pid]
+    else:
+        pids = [pid for pid in descendants(run.process.pid) if OF[strike.target] in command_line(pid)]
+    assert pids, f"no {strike.target} among {[command_line(pid) for pid in descendants(run.process.pid)]}"
+    if strike.target == "rank":
+        strike.rank = draw.randrange(len(pids))
+    strike.before = len(run.events())
+    os.kill(sorted(pids)[strike.rank or 0], strike.how)
+    if strike.target == "driver" and strike.how == STOP:
+        time.sleep(5.0)  # a person's Ctrl-Z and fg
+        os.kill(run.process.pid, signal.SIGCONT)
+    return strike
+
+
+def _check_end(strike: Strike, status: int, seed: int) -> None:
+    said = f"seed {seed}, {strike.target}, {strike.how.name}:\n{strike.run.output.read_text()}"
+    if strike.target == "driver" and strike.how == KILL:
+        assert status == -KILL
+        return
+    assert "Traceback" not in said, said
+    assert status >= 0, f"it died of signal {-status}; {said}"
+    events = list(read(strike.run.folder))
+    assert (strike.run.folder / "report.html").stat().st_size > 0, said
+    if strike.target in ("raylet", "gcs"):
+        assert status != 0 and f"resume={strike.run.folder}" in said, said
+        return
+    assert status == 0, said
+    assert isinstance(events[-1], RunEnded) and events[-1].reason == "duration", said
+    _check_sound(strike.run.folder)
+    after = events[strike.before :]
+    match strike.target:
+        case "rank":
+            reasons = [event.reason for event in after if isinstance(event, TrialLost)]
+            # between two trials there is no attempt to lose; else the right one is named
+            assert all(f"rank {strike.rank} of 2" in reason for reason in reasons[:1]), f"{reasons}\n{said}"
+            assert not any(isinstance(event, WorkerLost) for event in after), said
+        case "host actor":
+            lost = [event.reason for event in after if isinstance(event, WorkerLost)]
+            assert lost and ("host actor" in lost[0] or "no word" in lost[0]), f"{lost}\n{said}"
+            assert sum(isinstance(event, WorkerJoined) for event in after) >= 1, said
+        case "recorder":
+            assert "recorder" in said or "telemetry" in said, said
+        case _:
+            assert not any(isinstance(event, WorkerLost) for event in after), said
+
+
+def _check_sound(folder: Path) -> list[AnyEvent]:
+    """Each image of an epoch counts once, and there is a score."""
+    events = list(read(folder))
+    kept = books(events)
+    assert score(kept).valid
+    assert any(isinstance(event, EpochFinished) for event in events)
+    return events

@@ -34,7 +34,7 @@ def local_ray() -> Iterator[None]:
     guarded = guarded_environment(os.environ)
     scratch = Scratch(ray_parent(os.environ))
     try:
-        with _environment(guarded | scratch.environment):
+        with _environment(guarded | scratch.environment | compiler_caches(os.environ, scratch.path)):
             import ray
 
             from aiperf.drive.runtime import Runtime
@@ -81,17 +81,26 @@ def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return chosen | {name: environment[name] for name in kept if name in environment}
 
 
+def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Where torch.compile and Triton keep what they compile: with the run, unless the user has named a place.
+
+    Theirs outlive a run, so that the second of two equal runs would compile less than the first.
+    """
+    caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+    return {name: str(folder / place) for name, place in caches.items() if not environment.get(name)}
+
+
 def ray_parent(environment: Mapping[str, str]) -> Path:
-    """Where Ray's folder is made.
+    """Where Ray's folder is made: RAY_TMPDIR, else /tmp, as Ray has it; a batch system's TMPDIR is mostly too deep.
 
     Raises:
         BadConfiguration: sockets in it would have names that are too long.
     """
-    parent = environment.get("RAY_TMPDIR") or environment.get("TMPDIR") or "/tmp"
+    parent = environment.get("RAY_TMPDIR") or "/tmp"
     if len(os.fsencode(parent)) > PARENT_BYTES:
         raise BadConfiguration(
-            f"Ray's sockets lie in the temporary folder, whose path must be short: at most {PARENT_BYTES} bytes; "
-            f"found {parent!r}. Choose another for Ray alone: RAY_TMPDIR=/tmp"
+            f"Ray's sockets lie in RAY_TMPDIR, whose path must be short: at most {PARENT_BYTES} bytes; "
+            f"found {parent!r}. Choose another, or unset it: /tmp is taken then"
         )
     return Path(parent)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.drive.local_ray import guarded_environment, ray_parent
+from aiperf.drive.local_ray import compiler_caches, guarded_environment, ray_parent
 from aiperf.errors import BadConfiguration
 from tests.drive.elsewhere import REPOSITORY, another_machine, come, knock, listening, no_namespaces
 from tests.drive.processes import command_line, descendants
@@ -142,8 +142,13 @@ def test_an_environment_that_asks_for_an_open_ray_is_refused(mode: str) -> None:
 
 def test_a_temporary_folder_too_deep_for_sockets_is_refused_with_the_way_out() -> None:
     deep = "/scratch/of/this/batch/job/1234567"
-    with pytest.raises(BadConfiguration, match=f"at most 25 bytes; found '{deep}'.*RAY_TMPDIR=/tmp"):
-        ray_parent({"TMPDIR": deep})
+    with pytest.raises(BadConfiguration, match=f"at most 25 bytes; found '{deep}'.*unset it"):
+        ray_parent({"RAY_TMPDIR": deep})
 
+    assert ray_parent({"TMPDIR": deep}) == Path("/tmp")
     assert ray_parent({"TMPDIR": deep, "RAY_TMPDIR": "/short"}) == Path("/short")
-    assert ray_parent({}) == Path("/tmp")
+
+
+def test_what_a_run_compiles_lies_with_it_unless_the_user_has_named_a_place() -> None:
+    assert compiler_caches({"TRITON_CACHE_DIR": "/mine"}, Path("/run")) == {"TORCHINDUCTOR_CACHE_DIR": "/run/inductor"}
+    assert sorted(compiler_caches({}, Path("/run"))) == ["TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"]

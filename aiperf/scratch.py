@@ -37,6 +37,9 @@ exec 3<&0 </dev/null
     rm -rf -- "$1"
     sleep 1
     rm -rf -- "$1"
+    for file in $3; do
+        [ -f "$file" ] && flock --exclusive --nonblock "$file" rm -f -- "$file"
+    done
 ) &
 """
 
@@ -44,14 +47,15 @@ exec 3<&0 </dev/null
 class Scratch:
     """A folder of this process. `path` is short enough for sockets wherever the parent's is."""
 
-    def __init__(self, parent: Path | None = None) -> None:
-        """`parent`: the system's temporary folder."""
+    def __init__(self, parent: Path | None = None, shared: str = "") -> None:
+        """`parent`: the system's temporary folder. `shared`: a pattern of files elsewhere, each locked by whoever uses it, of
+        which those that nobody uses go when the owner was killed."""
         parent = parent or Path(tempfile.gettempdir())
         _remove_orphans(parent)
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         self._lock = _locked(self.path / OWNER)
         self._janitor = subprocess.Popen(
-            ["/bin/sh", "-c", _JANITOR, "aiperf-janitor", str(self.path), MARK],
+            ["/bin/sh", "-c", _JANITOR, "aiperf-janitor", str(self.path), MARK, shared],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

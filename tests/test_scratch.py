@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,3 +116,23 @@ def test_what_is_not_known_to_be_left_behind_stays_when_the_next_folder_is_made(
     process.kill()
     ended(process)
     os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock(1), of util-linux")
+def test_a_killed_owners_shared_files_go_but_for_those_that_another_uses(tmp_path: Path) -> None:
+    unused, used = tmp_path / "shared-1", tmp_path / "shared-2"
+    unused.touch()
+    code = OWNER.replace("Scratch(Path(sys.argv[1]))", f"Scratch(Path(sys.argv[1]), {str(tmp_path / 'shared-*')!r})")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    with used.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        process.kill()
+        ended(process)
+
+        assert wait_until(lambda: not unused.exists())
+        assert used.exists()

@@ -247,8 +247,8 @@ def _meaning(part: ast.ClassDef) -> str:
 
 
 def _fields(part: ast.ClassDef) -> Iterator[Field]:
-    said = COMMON | {name: meaning for each in _classes() if not _is_event(each) for name, meaning in _own(each)}
-    said |= _own(part)
+    said = {name: meaning for each in _classes() if not _is_event(each) for name, meaning in _own(each)}
+    said |= COMMON | dict(_own(part))
     for here in part.body:
         if not (isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name)):
             continue

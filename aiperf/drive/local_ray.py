@@ -18,6 +18,7 @@ from typing import Any
 from aiperf.errors import BadConfiguration
 from aiperf.scratch import PREFIX, Scratch
 from aiperf.system.control_groups import usable_processors
+from aiperf.train.data import hostcache
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 PARENT_BYTES = 107 - len(f"/{PREFIX}12345678/r/session_2026-11-22_00-00-00_000000_4194304/sockets/plasma_store")
@@ -32,7 +33,7 @@ def local_ray() -> Iterator[None]:
         BadConfiguration: the environment asks for a Ray without a token, or for a folder too deep for sockets.
     """
     guarded = guarded_environment(os.environ)
-    scratch = Scratch(ray_parent(os.environ))
+    scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
     try:
         with _environment(guarded | scratch.environment | compiler_caches(os.environ, scratch.path)):
             import ray
@@ -60,6 +61,7 @@ def local_ray() -> Iterator[None]:
                     ray.shutdown()
     finally:
         scratch.close()
+        hostcache.remove_orphans()  # of ranks that were killed
 
 
 def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -147,13 +147,8 @@ class RayExecutor:
         waits = not (over or self._own)
         heard = self._post.take(timeout if waits else 0.0)
         if heard is None:
-            heard, over, self._looked = (
-                [],
-                {},
-                0.0,
-            )  # who has died is said when the mailbox answers again, after his words
-        else:
-            self._own += self._lost_answers(heard)
+            # who has died is said when the mailbox answers again, after his words
+            heard, over, self._looked = [], {}, 0.0
         said = [word for one in heard for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
             self._bury(number, late, now)

@@ -1,7 +1,7 @@
 """Records of a data set in this host's memory, one copy for all its processes, filled by whoever comes to a record first.
 
 A file in shared memory: a byte of state for each record, then the records. It is removed by the last process that closes it;
-one left by a killed run is taken over by the next run of the same set, and removed by the next run of any other.
+one that killed processes leave is removed by whoever cleans up after their run (`aiperf.scratch`), or by the next run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HostCache:
         self._starts = len(sizes) + np.concatenate([[0], np.cumsum(sizes)])
         self.path = cache_path(key, sizes, folder)
         self._is_full = False
-        _remove_orphans(self.path.parent, keep=self.path)
+        remove_orphans(self.path.parent, keep=self.path)
         self._file = _open_shared(self.path)
         self._let_go = weakref.finalize(self, _let_go, self._file, self.path)
         os.ftruncate(self._file, int(self._starts[-1]))  # zeros: no record is there; takes memory only where written
@@ -124,7 +124,13 @@ def _prefix() -> str:
     return f"aiperf-{os.getuid()}-"
 
 
-def _remove_orphans(folder: Path, keep: Path) -> None:
+def pattern() -> str:
+    """Of the paths of all of this user's files."""
+    return str(SHARED_MEMORY / f"{_prefix()}*")
+
+
+def remove_orphans(folder: Path = SHARED_MEMORY, keep: Path | None = None) -> None:
+    """Removes this user's files that no process uses."""
     for path in folder.glob(f"{_prefix()}*"):
         if path == keep:
             continue

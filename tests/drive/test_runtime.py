@@ -138,7 +138,7 @@ def assert_nothing_left(mark: bytes) -> None:
 @pytest.mark.parametrize(
     ("victim", "strike"),
     [
-        pytest.param("gcs_server", signal.SIGKILL),
+        pytest.param("gcs_server", signal.SIGKILL, marks=pytest.mark.slow),
         pytest.param("gcs_server", signal.SIGSTOP, marks=pytest.mark.slow),
         pytest.param("raylet", signal.SIGKILL, marks=pytest.mark.slow),
         pytest.param("raylet", signal.SIGSTOP, marks=pytest.mark.slow),
@@ -171,6 +171,7 @@ def test_a_run_whose_ray_is_lost_ends_with_a_report_and_the_way_to_go_on(
     assert again.interrupt() == 0, again.output.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize("strike", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_run_goes_on_through_the_loss_of_its_mailbox(begin: Begin, strike: signal.Signals) -> None:

@@ -314,7 +314,7 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
     done = epochs(heard)
     assert [word.advanced.epoch for word in done] == list(range(1, len(done) + 1)), "each epoch once, in order"
     saved = [word.advanced.epoch for word in done if word.checkpoint]  # epochs this short outrun the disk
-    last = max(saved + [word.epoch for word in heard if isinstance(word, Saved)])
+    last = max([0, *saved, *(word.epoch for word in heard if isinstance(word, Saved))])
     losses = tuple(word.validation_loss for word in done[:last])
     first = last + 1
     told = order(trial=trial, attempt=2, batch_size=16, first_epoch=first, last_epoch=first + 1, losses=losses)

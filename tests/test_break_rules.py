@@ -50,6 +50,7 @@ def test_a_program_that_does_not_run_has_seen_nothing(tmp_path: Path) -> None:
     assert of_the_command_line("-c", code) == (0, "(2, [])\n")
 
 
+@pytest.mark.slow
 def test_one_rule_broken_is_seen_from_the_command_line() -> None:
     code, told = of_the_command_line("-m", "tools.break_rules", "patience: 20 at most")
 

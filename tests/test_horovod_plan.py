@@ -67,6 +67,7 @@ def test_nvcc_and_nccl_are_found_where_they_lie(tmp_path: Path) -> None:
     assert nccl_version("#define NCCL_H_\n") is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not all(map(shutil.which, ("g++", "cmake", "make"))), reason="no g++, cmake and make here")
 def test_a_wheel_kept_under_the_key_of_former_versions_is_not_taken(tmp_path: Path) -> None:
     """The script with a pip that only says what it was asked: it builds, though an old wheel lies in the cache."""

@@ -13,6 +13,7 @@ from morphism import start
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 def test_a_precision_and_a_way_that_cannot_be_had_are_rows_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, said = start("digits_small"), list[str]()
     real = launch_ways.against_eager

@@ -121,6 +121,7 @@ def test_a_driver_killed_at_a_random_moment_loses_at_most_the_epoch_in_progress(
     assert not saved & redone
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(begin: Begin) -> None:
     run = begin(*SMALL, "schedule.duration_seconds=50", "schedule.epochs=[40]", "schedule.patience=40")
     run.until(some(EpochFinished, 3))
@@ -139,6 +140,7 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(b
     assert sum(isinstance(event, WorkerJoined) for event in events) == 2
 
 
+@pytest.mark.slow
 def test_a_killed_rank_costs_an_attempt_and_not_the_worker(begin: Begin) -> None:
     run = begin(*SMALL, "schedule.duration_seconds=45", "schedule.epochs=[40]", "schedule.patience=40")
     run.until(some(EpochFinished, 3))

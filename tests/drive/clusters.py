@@ -102,10 +102,21 @@ def small_cluster() -> Iterator[SmallCluster]:
         Config.initialize("")
         AuthenticationTokenLoader.instance().reset_cache()
         try:
-            cluster = SmallCluster()
+            cluster = _started()
             try:
                 yield cluster
             finally:
                 cluster.close()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started() -> SmallCluster:
+    """Ray (2.60) gives a head up that takes more than 30 s, which one on a loaded machine may; it is then tried for again."""
+    for _ in range(2):
+        try:
+            return SmallCluster()
+        except Exception as error:  # Ray has no class of its own for it
+            if "timed out during startup" not in str(error):
+                raise
+    return SmallCluster()

@@ -397,6 +397,7 @@ def test_a_worker_that_breaks_the_plan_is_refused_by_name_and_the_one_that_keeps
     )
 
 
+@pytest.mark.slow
 def test_a_plan_is_learnt_from_the_nodes_that_hold_workers_and_not_from_the_one_where_the_driver_is(
     cluster: SmallCluster,
 ) -> None:

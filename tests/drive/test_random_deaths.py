@@ -114,9 +114,10 @@ def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
                 status = run.interrupt()
         _check_end(struck, status, seed)
         if status != 0:
+            lines = len(run.events())
             again = RealRun(tmp_path, f"resume={run.folder}", environment=places_of(scratch))
             with Census(again.process.pid) as second:
-                again.until(lambda events: _has_gone_on(events, struck.before), timeout=240.0)
+                again.until(lambda events: _has_gone_on(events, lines), timeout=240.0)
                 assert again.interrupt() == 0, again.output.read_text()
             _check_sound(run.folder)
             assert second.left_over(20) == []

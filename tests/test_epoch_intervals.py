@@ -67,11 +67,16 @@ def without_positions(events: Iterable[AnyEvent]) -> list[AnyEvent]:
 
 
 def in_one_line(events: Iterable[AnyEvent]) -> list[AnyEvent]:
-    """A journal in the old form as it would be written today."""
+    """A journal in the old form as it would be written today; an epoch that has its interval keeps it."""
     told: list[AnyEvent] = []
     for event in events:
         last = told[-1] if told else None
-        if isinstance(event, EpochFinished) and isinstance(last, Progress) and last.trial == event.trial:
+        if (
+            isinstance(event, EpochFinished)
+            and event.interval is None
+            and isinstance(last, Progress)
+            and last.trial == event.trial
+        ):
             fields = {name: getattr(last, name) for name in Interval.__struct_fields__}
             told[-1] = msgspec.structs.replace(event, interval=Interval(**fields))
         else:

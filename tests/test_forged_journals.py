@@ -337,7 +337,7 @@ def test_whatever_is_written_anywhere_is_read_and_reported_or_refused_and_nothin
             if isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
                 place = place[key]
                 continue
-            place[key] = data.draw(ODD)
+            place[key] = copy.deepcopy(data.draw(ODD))  # the next change may be inside it, and every example draws it
             break
     if isinstance(lines[0].get("config"), dict) and data.draw(st.booleans()):
         with suppress(TypeError, ValueError, OverflowError):

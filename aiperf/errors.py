@@ -49,6 +49,10 @@ class NoWorkers(AiperfError):
     """Nothing to train on."""
 
 
+class RuntimeNotStarted(AiperfError):
+    """What carries a run's orders out did not come up: there is no run yet."""
+
+
 class RuntimeLost(AiperfError):
     """What carries a run's orders out is gone, and cannot be replaced while the run goes on."""
 

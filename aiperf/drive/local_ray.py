@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, RuntimeNotStarted
 from aiperf.scratch import PREFIX, Scratch
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.data import hostcache
@@ -31,6 +31,7 @@ def local_ray() -> Iterator[None]:
 
     Raises:
         BadConfiguration: the environment asks for a Ray without a token, or for a folder too deep for sockets.
+        RuntimeNotStarted: Ray did not come up; nothing of it is left.
     """
     guarded = guarded_environment(os.environ)
     scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
@@ -41,7 +42,7 @@ def local_ray() -> Iterator[None]:
             from aiperf.drive.runtime import Runtime
 
             with _without_last_words():
-                with _on_loopback():
+                with _on_loopback(), _named_if_not_started():
                     ray.init(
                         address="local",
                         include_dashboard=False,
@@ -138,6 +139,22 @@ def _on_loopback() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def _named_if_not_started() -> Iterator[None]:
+    """Ray raises whatever comes, a bare Exception when its own 30 s are over, and leaves what it has started. (Ray 2.60)"""
+    import ray
+
+    try:
+        yield
+    except Exception as error:
+        ray.shutdown()
+        why = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise RuntimeNotStarted(
+            f"a run needs Ray on this machine, and it did not come up: {why}. It gives itself 30 s to start: look whether the "
+            "machine is overloaded, out of memory or out of processes (ulimit -u), and run it again"
+        ) from error
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from aiperf.drive.runtime import Runtime
 from aiperf.errors import RuntimeLost
 from aiperf.events import AnyEvent, EpochFinished, RunEnded, RunResumed, WorkerJoined, WorkerLost
 from aiperf.scratch import MARK
+from tests.drive.census import Census
 from tests.drive.processes import command_line, descendants
 from tests.drive.runs import SMALL, RealRun
 
@@ -204,3 +205,27 @@ def test_a_killed_driver_leaves_nothing_behind(begin: Begin) -> None:
 
     assert_nothing_left(mark)
     assert not Path(f"/proc/{host}").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["GCS_SERVER_EXECUTABLE", "RAYLET_EXECUTABLE"])
+def test_a_ray_that_does_not_come_up_is_an_error_with_its_remedy_and_leaves_nothing(
+    program: str, tmp_path: Path
+) -> None:
+    # Ray waits 30 s for the program that has ended already
+    code = (
+        "from ray._private import services\n"
+        f"services.{program} = '/bin/false'\n"
+        "from aiperf.__main__ import main\n"
+        f"raise SystemExit(main(['runs={tmp_path}']))\n"
+    )
+    with (
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as run,
+        Census(run.pid) as census,
+    ):
+        said = run.communicate()[1]
+
+    assert run.returncode == 2
+    assert said.startswith("aiperf: a run needs Ray on this machine, and it did not come up: "), said
+    assert not list(tmp_path.iterdir())
+    assert not census.left_over(10.0)

@@ -199,6 +199,8 @@ class Books:
                 if presence.free_since is not None:
                     self.spells.append(Spell("gap", presence.ranks, presence.free_since, event.at))
                 presence.free_since, presence.trial = None, event.trial
+                if event.round is not None:
+                    self._rounds[event.trial] = event.round
                 self._start(event, presence.ranks)
             case TrialPrepared():
                 opened = self._open[event.trial]

@@ -7,7 +7,7 @@ nobody needs), never at all workers, so that a decision costs the same with one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 
 from aiperf.procedure import end_of_trial
 from aiperf.run import Run
@@ -22,11 +22,13 @@ class Start:
     attempt: int
     worker: int
     epoch: int
+    round: int
+    """That it is trained as: every attempt at a trial has that of the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Have a proposal made for a worker's round."""
+    """Have a proposal made for a worker: for its next trial, or as a spare."""
 
     number: int
     worker: int
@@ -34,6 +36,7 @@ class Request:
     seed: int
     starting_network: bool
     """Nobody has it: the starting network itself is wanted."""
+    spare: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """A trial has used its attempts."""
+    """A trial has used its attempts, or waits for a worker and cannot be begun any more."""
 
     trial: int
     reason: str
@@ -96,8 +99,8 @@ def decide(run: Run, now: float) -> list[Command]:
         return []
     if (reason := _end(run, now)) is not None:
         return [End(reason)]
-    # First of all, and one after the other: nothing else may be decided for workers that these take away.
-    if commands := _silent(run, now) or _unanswered(run, now):
+    # First of all, and one after the other: nothing else may be decided for workers, or with proposals, that these take away.
+    if commands := _silent(run, now) or _unanswered(run, now) or _orphaned(run):
         return commands
     for number in run.ending:
         trial = run.trials[number]
@@ -110,22 +113,34 @@ def decide(run: Run, now: float) -> list[Command]:
     taken = set(islice(run.idle, len(run.lost)))
     for number, worker in zip(run.lost, run.idle, strict=False):
         trial = run.trials[number]
-        commands.append(Start(number, trial.attempt + 1, worker, trial.saved_epoch + 1))
+        commands.append(Start(number, trial.attempt + 1, worker, trial.saved_epoch + 1, trial.round))
     for worker in run.ready:
         if worker not in taken:
-            commands.append(Start(run.workers[worker].waiting[0], 1, worker, 1))
+            there = run.workers[worker]
+            commands.append(Start(run.next_of(there), 1, worker, 1, there.round + 1))
+    commands += _requests(run, taken)
+    commands += [DropCheckpoint(number, f"not among the best {len(run.retained)}") for number in run.droppable]
+    return commands
+
+
+def _requests(run: Run, taken: set[int]) -> list[Command]:
+    """The proposals that are to be asked for now; `taken`: idle workers that are given a lost trial at this moment.
+
+    A worker that is about to begin something is not asked for yet: what it is short of shows when it has begun.
+    """
+    commands: list[Command] = []
     number, start_is_due = run.next_number, run.start_is_due
     for name in run.hungry:
-        worker_state = run.workers[name]
-        there = {run.trials[waiting].round for waiting in worker_state.waiting}
-        there |= {run.requests[requested].round for requested in worker_state.requested}
-        for round_ in range(worker_state.round + 1, worker_state.round + run.limits.buffer + 1):
-            # One that was rejected leaves a gap before those that were not.
-            if round_ not in there:
-                seed = derive(run.limits.seed, "proposal", number)
-                commands.append(Request(number, name, round_, seed, start_is_due))
-                number, start_is_due = number + 1, False
-    commands += [DropCheckpoint(number, f"not among the best {len(run.retained)}") for number in run.droppable]
+        if name in taken or name in run.ready:
+            continue
+        worker = run.workers[name]
+        due, spares = run.short_of(worker)
+        for is_spare in (*repeat(False, due), *repeat(True, spares)):
+            # A spare may wait for hours, and the starting network is trained first of all.
+            wants_start = start_is_due and not is_spare
+            seed = derive(run.limits.seed, "proposal", number)
+            commands.append(Request(number, name, worker.round + 1, seed, wants_start, is_spare))
+            number, start_is_due = number + 1, start_is_due and not wants_start
     return commands
 
 
@@ -158,6 +173,13 @@ def _silent(run: Run, now: float) -> list[Command]:
         assert trial.worker is not None
         commands.append(WriteOff(trial.worker, f"no word for {silent:.0f} s while training trial {number}"))
     return commands
+
+
+def _orphaned(run: Run) -> list[Command]:
+    return [
+        GiveUp(number, f"the weights of its parent, trial {run.trials[number].parent}, went while it waited")
+        for number in run.orphaned
+    ]
 
 
 def _unanswered(run: Run, now: float) -> list[Command]:

@@ -163,13 +163,16 @@ class ProposalRequested(Event, frozen=True, kw_only=True):
     """The proposal's number, and its trial's."""
     worker: int
     round: int
-    """The worker's round that the proposal is made for, from 1."""
+    """The worker's round that the proposal is made for, from 1: that after the one it is in. A spare may be trained in a later
+    one (TrialStarted.round)."""
     seed: int
     position: int
     """Lines of the journal that the searcher's history holds: all those before this one."""
     starting_network: bool = False
     """Whether the starting network itself is wanted: until a trial of it has finished, one request at a time asks for it.
     Journals from before this was recorded: number 0 does."""
+    spare: bool = False
+    """Whether it is asked for ahead of need, for a trial that ends without warning; else for the worker's next trial."""
 
     @property
     def wants_start(self) -> bool:
@@ -229,6 +232,9 @@ class TrialStarted(Event, frozen=True, kw_only=True):
     epoch: int
     """The first epoch to be done, from 1."""
     batch_size: int
+    round: int | None = None
+    """The worker's round that the trial is trained as: how many trials the worker has started, this one with them; every
+    attempt at a trial has that of the first. None in journals from before this was recorded: that of its ProposalRequested."""
 
 
 class TrialPrepared(Event, frozen=True, kw_only=True):

@@ -64,8 +64,9 @@ class ScheduleConf:
 class LimitsConf:
     """What bounds a run besides its time."""
 
-    buffer: int = 2
-    """Proposals made ahead for each worker, waiting or under way."""
+    spares: int = 1
+    """Proposals that stand by for each worker, for trials that end without warning or before the next proposal is there. They
+    are asked for once a trial of the run has finished, and anew when they are used."""
     attempts: int = 3
     """Attempts of a trial that may end with its worker; then it is given up."""
     silence_seconds: float = 600.0
@@ -82,7 +83,9 @@ class LimitsConf:
 
     def check(self) -> None:
         """Raises BadConfiguration for a number that makes no run."""
-        for name in ("buffer", "attempts", "rejections", "trials"):
+        if self.spares < 0:
+            raise BadConfiguration(f"limits.spares is at least 0; found {self.spares!r}")
+        for name in ("attempts", "rejections", "trials"):
             if (number := getattr(self, name)) is not None and number < 1:
                 raise BadConfiguration(f"limits.{name} is at least 1; found {number!r}")
         for name in ("silence_seconds", "progress_seconds", "progress_per_second"):
@@ -98,8 +101,8 @@ class Limits:
     duration: float
     warmup: float
     procedure: Procedure
-    buffer: int
-    """Proposals made ahead for each worker, waiting or under way."""
+    spares: int
+    """Proposals that stand by for each worker, once a trial of the run has finished."""
     attempts: int
     """Attempts of a trial that may end with its worker; then it is given up."""
     silence_seconds: float
@@ -118,7 +121,11 @@ class Limits:
 
 
 def limits_of(started: RunStarted) -> Limits:
-    """The limits that the configuration in the journal's first line sets."""
+    """The limits that the configuration in the journal's first line sets.
+
+    One of rules 1 to 3 has `buffer` instead of `spares`, how many proposals were always made ahead: it decided when they were
+    asked for and nothing that a reader looks at, and no run of those rules is gone on with.
+    """
     configured = msgspec.convert(started.config["limits"], LimitsConf)
     schedule = msgspec.convert(started.config["schedule"], ScheduleConf)
     return Limits(
@@ -126,7 +133,7 @@ def limits_of(started: RunStarted) -> Limits:
         duration=started.duration_seconds,
         warmup=started.warmup_seconds,
         procedure=schedule.procedure(),
-        buffer=configured.buffer,
+        spares=configured.spares,
         attempts=configured.attempts,
         silence_seconds=configured.silence_seconds,
         rejections=configured.rejections,

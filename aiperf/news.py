@@ -15,11 +15,13 @@ from aiperf.events import (
     TrialFinished,
     TrialProposed,
     TrialRejected,
+    TrialStarted,
     WorkerLost,
 )
 from aiperf.run import Run, Worker
 from morphism import decode_morph
 from searchers.history import (
+    Began,
     CeilingKnown,
     Failed,
     Finished,
@@ -56,10 +58,15 @@ def news(run: Run, event: AnyEvent) -> list[News]:
                     pruned=tuple(Point(**point) for point in event.pruned),
                 )
             ]
+        case TrialStarted():
+            # Said of spares alone, which may be trained in a later round than they were proposed for.
+            is_other = event.round is not None and event.round != run.trials[event.trial].round
+            return [Began(event.trial, event.round)] if is_other and event.round is not None else []
         case TrialFinished():
             return [Finished(event.trial, event.told_accuracy)]
         case TrialFailed():
-            return [Failed(event.trial)]
+            never_began = not run.trials[event.trial].attempt
+            return [Withdrawn(event.trial) if never_began else Failed(event.trial)]
         case BatchReduced():
             return [Shrunk(event.trial, event.from_batch_size, event.to_batch_size)]
         case CheckpointDropped():

@@ -62,6 +62,14 @@ def end_of_trial(procedure: Procedure, round_: int, losses: Sequence[float]) -> 
     return None
 
 
+def nears_its_end(procedure: Procedure, round_: int, losses: Sequence[float]) -> bool:
+    """Whether a trial of this round may be over after the epoch that follows these: it would be, if that improved nothing.
+
+    That is when the proposal for its worker's next round is asked for.
+    """
+    return end_of_trial(procedure, round_, [*losses, float("inf")]) is not None
+
+
 def ends_interval(since: float, left: float, every: float) -> bool:
     """Whether an interval of work ends now, `since` seconds after it began, with `left` seconds of its epoch to come.
 

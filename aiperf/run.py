@@ -8,6 +8,7 @@ ones, lost trials, droppable checkpoints) is kept up to date here, so that decid
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ from aiperf.events import (
     WorkerNotStarted,
 )
 from aiperf.limits import Limits, limits_of
-from aiperf.procedure import end_of_trial
+from aiperf.procedure import end_of_trial, nears_its_end
 from searchers.history import PARENTS
 
 RETAINED = 2 * PARENTS
@@ -61,8 +62,10 @@ class Worker:
     round: int = 0
     """Trials it has started, attempts not counted anew."""
     trial: int | None = None
-    waiting: deque[int] = field(default_factory=deque)
-    """Proposals made for it, in the order of their rounds, whatever order they came in."""
+    nears_end: bool = False
+    """Whether the trial that it trains may be over after the epoch in progress."""
+    waiting: list[int] = field(default_factory=list)
+    """Proposals made for it, in the order in which they were asked for, whatever order they came in."""
     requested: set[int] = field(default_factory=set)
     rejected_in_a_row: int = 0
     """Of its requests, since the last of which something came."""
@@ -74,6 +77,9 @@ class Trial:
 
     number: int
     round: int
+    """Of the worker that starts it; until then that which it was asked for."""
+    made_for: int
+    """The worker that it is first tried on."""
     parent: int | None
     morphs: list[dict[str, Any]]
     batch_size: int
@@ -126,9 +132,9 @@ class Run:
     idle: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers without a trial, longest idle first."""
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Idle workers for whose next round a proposal waits."""
+    """Idle workers for which a proposal waits."""
     hungry: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Workers whose proposals, waiting and requested, are fewer than the buffer holds."""
+    """Workers that are short of proposals and may be asked."""
     lost: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Trials to be tried again, longest lost first."""
     ending: OrderedDict[int, None] = field(default_factory=OrderedDict)
@@ -137,6 +143,8 @@ class Run:
     """Trials being trained, longest silent first."""
     droppable: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Trials whose checkpoints nobody will inherit from."""
+    orphaned: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Trials that wait for a worker, and whose parents' weights are gone."""
     absent: OrderedDict[int, tuple[str, int]] = field(default_factory=OrderedDict)
     """Host and round of the workers that are gone without a successor, longest gone first: those that join go on with them."""
     absent_on: dict[str, deque[int]] = field(default_factory=dict)
@@ -166,6 +174,23 @@ class Run:
         """Whether the next request is to be for the starting network: it is trained to its end, or given up as often as any
         trial is attempted."""
         return self.start is None and self.start_failures < self.limits.attempts
+
+    def short_of(self, worker: Worker) -> tuple[int, int]:
+        """How many proposals are to be asked for, as it stands: (for its next trial, as spares).
+
+        One for the next trial where it trains none, or one that may be over after the epoch in progress; besides, as many
+        spares as the limits say, once a trial of the run has finished: before that there is nothing to propose by.
+        """
+        is_due = worker.trial is None or worker.nears_end
+        held = len(worker.requested) + len(worker.waiting)
+        missing = max(0, is_due + (self.limits.spares if self.finished else 0) - held)
+        due = min(missing, int(is_due))
+        return due, missing - due
+
+    def next_of(self, worker: Worker) -> int:
+        """Which of the proposals that wait for a worker it is to train: the starting network, else the one asked for last,
+        which knows most."""
+        return self.start if self.start is not None and self.start in worker.waiting else worker.waiting[-1]
 
     def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:
         """All morphs from the starting graph to a trial's graph."""
@@ -209,8 +234,7 @@ def evolve(run: Run, event: AnyEvent) -> None:
             if event.wants_start:
                 run.start = event.number
             worker.requested.add(event.number)
-            if len(worker.requested) + len(worker.waiting) >= run.limits.buffer:
-                run.hungry.pop(event.worker, None)
+            _look_whether_hungry(run, worker)
         case TrialProposed():
             _proposed(run, event)
         case TrialRejected():
@@ -279,7 +303,7 @@ def _joined(run: Run, event: WorkerJoined) -> None:
     run.workers[event.worker] = worker
     run.next_worker = max(run.next_worker, event.worker + 1)
     run.idle[event.worker] = None
-    run.hungry[event.worker] = None
+    _look_whether_hungry(run, worker)
 
 
 def _taken_over(run: Run, host: str) -> int:
@@ -311,6 +335,7 @@ def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
         run.requests.pop(request, None)
         _miss_start(run, request)
     for waiting in worker.waiting:
+        run.orphaned.pop(waiting, None)
         _miss_start(run, waiting)
         _settle(run, run.trials[waiting])
     if worker.trial is not None:
@@ -327,14 +352,16 @@ def _proposed(run: Run, event: TrialProposed) -> None:
     request = run.requests.pop(event.number)
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)
-    run.trials[event.number] = Trial(event.number, request.round, event.parent, event.morphs, event.batch_size)
-    worker.waiting.insert(sum(run.trials[other].round <= request.round for other in worker.waiting), event.number)
-    if worker.trial is None and _is_served(run, worker):
+    run.trials[event.number] = Trial(
+        event.number, request.round, worker.number, event.parent, event.morphs, event.batch_size
+    )
+    insort(worker.waiting, event.number)
+    if worker.trial is None:
         run.ready[worker.number] = None
     worker.rejected_in_a_row = 0
     if worker.number in run.exhausted:
         del run.exhausted[worker.number]
-        _make_hungry(run, worker)
+        _look_whether_hungry(run, worker)
     if event.parent is not None:
         run.children_due[event.parent] = run.children_due.get(event.parent, 0) + 1
         run.droppable.pop(event.parent, None)
@@ -346,28 +373,24 @@ def _came_to_nothing(run: Run, worker: Worker, number: int) -> None:
     worker.rejected_in_a_row += 1
     if worker.rejected_in_a_row >= run.limits.rejections:
         run.exhausted[worker.number] = None
-        run.hungry.pop(worker.number, None)
+    _look_whether_hungry(run, worker)
+
+
+def _look_whether_hungry(run: Run, worker: Worker) -> None:
+    """Proposals are to be made for it, if it is short of them and the search is not at its end."""
+    if worker.number not in run.exhausted and any(run.short_of(worker)):
+        run.hungry[worker.number] = None
     else:
-        run.hungry[worker.number] = None
-
-
-def _make_hungry(run: Run, worker: Worker) -> None:
-    """Proposals are to be made for it, if it has room for them and the search is not at its end."""
-    if worker.number not in run.exhausted and len(worker.requested) + len(worker.waiting) < run.limits.buffer:
-        run.hungry[worker.number] = None
-
-
-def _is_served(run: Run, worker: Worker) -> bool:
-    """Whether the proposal for its next round is there: that for a later one may come first, and has to wait."""
-    return bool(worker.waiting) and run.trials[worker.waiting[0]].round <= worker.round + 1
+        run.hungry.pop(worker.number, None)
 
 
 def _started(run: Run, event: TrialStarted) -> None:
     trial, worker = run.trials[event.trial], run.workers[event.worker]
     if event.attempt == 1:
+        if event.round is not None:
+            trial.round = event.round
         worker.round = trial.round
         worker.waiting.remove(event.trial)
-        _make_hungry(run, worker)
     run.lost.pop(event.trial, None)
     del run.idle[event.worker]
     run.ready.pop(event.worker, None)
@@ -382,6 +405,12 @@ def _started(run: Run, event: TrialStarted) -> None:
     trial.best_accuracy = max(trial.accuracies, default=0.0)
     trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)
     _begin_epoch(trial, event.epoch)
+    _look_whether_it_nears_its_end(run, worker, trial)
+
+
+def _look_whether_it_nears_its_end(run: Run, worker: Worker, trial: Trial) -> None:
+    worker.nears_end = nears_its_end(run.limits.procedure, trial.round, trial.losses)
+    _look_whether_hungry(run, worker)
 
 
 def _begin_epoch(trial: Trial, epoch: int) -> None:
@@ -422,6 +451,8 @@ def _epoch_finished(run: Run, event: EpochFinished) -> None:
     run.running.move_to_end(event.trial)
     run.best_accuracy = event.accuracy if run.best_accuracy is None else max(run.best_accuracy, event.accuracy)
     _begin_epoch(trial, event.epoch + 1)
+    assert trial.worker is not None, "a trial that finishes an epoch has a worker"
+    _look_whether_it_nears_its_end(run, run.workers[trial.worker], trial)
 
 
 def _finished(run: Run, event: TrialFinished) -> None:
@@ -435,7 +466,10 @@ def _finished(run: Run, event: TrialFinished) -> None:
     while run.exhausted:  # there is a new parent: each asks once more
         worker = run.workers[run.exhausted.popitem(last=False)[0]]
         worker.rejected_in_a_row = run.limits.rejections - 1
-        _make_hungry(run, worker)
+        _look_whether_hungry(run, worker)
+    if run.finished == 1:  # from now on each has spares
+        for worker in run.workers.values():
+            _look_whether_hungry(run, worker)
     if not trial.saved_epoch:
         return  # there is nothing of it to be kept
     run.retained.add(trial.number)
@@ -450,12 +484,24 @@ def _failed(run: Run, event: TrialFailed) -> None:
     trial = run.trials[event.trial]
     run.ending.pop(event.trial, None)
     _free_worker(run, trial)
+    if not trial.attempt:
+        _take_back(run, trial)
     _settle(run, trial)
     run.failed += 1
     if event.trial == run.start:
         run.start_failures += 1
         _miss_start(run, event.trial)
     _drop_if_idle(run, trial.number)
+
+
+def _take_back(run: Run, trial: Trial) -> None:
+    """A trial is given up that waits for its worker."""
+    run.orphaned.pop(trial.number, None)
+    worker = run.workers[trial.made_for]
+    worker.waiting.remove(trial.number)
+    if not worker.waiting:
+        run.ready.pop(worker.number, None)
+    _look_whether_hungry(run, worker)
 
 
 def _lose(run: Run, number: int, *, by_worker: bool) -> None:
@@ -471,10 +517,11 @@ def _free_worker(run: Run, trial: Trial) -> None:
     run.running.pop(trial.number, None)
     worker = None if trial.worker is None else run.workers.get(trial.worker)
     if worker is not None:
-        worker.trial = None
+        worker.trial, worker.nears_end = None, False
         run.idle[worker.number] = None
-        if _is_served(run, worker):
+        if worker.waiting:
             run.ready[worker.number] = None
+        _look_whether_hungry(run, worker)
     trial.worker = None
 
 
@@ -501,3 +548,8 @@ def _dropped(run: Run, event: CheckpointDropped) -> None:
     trial = run.trials[event.trial]
     trial.saved_epoch = 0
     run.droppable.pop(event.trial, None)
+    if event.trial in run.children_due:  # its file has vanished: the run itself drops none that is needed
+        for worker in run.workers.values():
+            for waiting in worker.waiting:
+                if run.trials[waiting].parent == event.trial:
+                    run.orphaned[waiting] = None

@@ -123,6 +123,8 @@ class _Trial:
     wanted_by: int
     """The worker that it was proposed for."""
     batch_size: int
+    round: int | None = None
+    """Of its attempts; None: it was not begun, or no line says so."""
     attempt: int = 0
     worker: int | None = None
     """That trains it; None: it waits, or was lost."""
@@ -393,6 +395,14 @@ class Validator:
                 repr(event.worker),
             )
             worker.waiting.discard(event.trial)
+            trial.round = event.round
+        if event.round is not None:
+            _in("round", event.round, 1, LARGEST)
+        _must(
+            event.round == trial.round,
+            f"all attempts at a trial are of one round, {trial.round}",
+            repr(event.round),
+        )
         worker.trial, trial.worker = event.trial, event.worker
         trial.attempt, trial.epoch, trial.worked = event.attempt, event.epoch, event.at
         trial.training_images = trial.validation_images = 0

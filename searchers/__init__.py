@@ -16,6 +16,7 @@ from searchers.conf import (
 from searchers.growth import NothingToPropose
 from searchers.history import (
     PARENTS,
+    Began,
     CeilingKnown,
     Failed,
     Finished,
@@ -39,6 +40,7 @@ from searchers.propose import RULES, Tuner, propose
 __all__ = [
     "PARENTS",
     "RULES",
+    "Began",
     "CeilingKnown",
     "EvolutionConf",
     "Failed",

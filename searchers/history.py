@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, TypeVar, assert_never
@@ -134,6 +134,14 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True)
+class Began:
+    """A trial is trained as one of a later round than it was proposed for: it was a spare."""
+
+    number: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """A trial's result, as the search is told it: 0..1."""
 
@@ -154,7 +162,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A trial that never began, since the worker it waited for is gone: its architecture may be proposed again."""
+    """A trial that never began, since the worker that it waited for, or its parent's weights, are gone: its architecture may be
+    proposed again."""
 
     number: int
 
@@ -183,7 +192,7 @@ class CeilingKnown:
 
 
 News: TypeAlias = (
-    Requested | Unproposed | Proposed | Finished | Failed | Withdrawn | Shrunk | WeightsDropped | CeilingKnown
+    Requested | Unproposed | Proposed | Began | Finished | Failed | Withdrawn | Shrunk | WeightsDropped | CeilingKnown
 )
 
 
@@ -252,6 +261,11 @@ class History:
                     self._open.discard(number)
                 case Proposed():
                     self._propose(one)
+                case Began(number, round_):
+                    begun = replace(self.trial(number), round=round_)
+                    self.trials[number] = begun
+                    if number in self._in_flight:
+                        self._in_flight[number] = begun
                 case Finished(number, accuracy):
                     self._finish(number, accuracy)
                 case Failed(number):

@@ -27,7 +27,7 @@ from aiperf.events import (
 from aiperf.validator import config_hash
 from morphism import encode, start
 
-LIMITS: dict[str, Any] = {"buffer": 2, "attempts": 3, "silence_seconds": 600.0, "rejections": 100, "trials": None}
+LIMITS: dict[str, Any] = {"spares": 1, "attempts": 3, "silence_seconds": 600.0, "rejections": 100, "trials": None}
 SCHEDULE: dict[str, Any] = {
     "epochs": [2, 3, 4],
     "patience": 6,

@@ -303,7 +303,7 @@ def test_a_sealed_line_that_is_no_event_is_refused_by_its_number(tmp_path: Path,
     ("line", "forge"),
     [
         (1, configured(lambda config: config.pop("limits"))),
-        (1, configured(lambda config: config["limits"].update(buffer="two"))),
+        (1, configured(lambda config: config["limits"].update(attempts="two"))),
         (1, configured(lambda config: config.pop("space"))),
         (17, field(17, "morphs", [{"kind": "explode"}])),
         (17, field(17, "pruned", [{"nonsense": 1}])),

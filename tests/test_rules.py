@@ -201,7 +201,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[AnyEvent]:
 def test_in_a_run_the_search_is_told_predictions_in_rounds_1_to_3_and_measurements_later(
     events: list[AnyEvent],
 ) -> None:
-    rounds = {event.number: event.round for event in events if isinstance(event, ProposalRequested)}
+    rounds = {event.trial: event.round for event in events if isinstance(event, TrialStarted) and event.round}
     curves: dict[int, dict[int, float]] = {}
     for event in events:
         if isinstance(event, EpochFinished):
@@ -226,7 +226,7 @@ def test_in_a_run_the_search_is_told_predictions_in_rounds_1_to_3_and_measuremen
 
 def test_in_a_run_a_round_is_a_trial_and_an_attempt_is_none(events: list[AnyEvent]) -> None:
     """Each worker's rounds are 1, 2, 3 … of the trials it begins; a trial tried again on another worker moves no round."""
-    rounds = {event.number: event.round for event in events if isinstance(event, ProposalRequested)}
+    rounds = {event.trial: event.round for event in events if isinstance(event, TrialStarted) and event.round}
     first = [event for event in events if isinstance(event, TrialStarted) and event.attempt == 1]
     again = [event for event in events if isinstance(event, TrialStarted) and event.attempt > 1]
     of_worker: dict[int, list[int]] = {}

@@ -223,14 +223,6 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
     assert run.lines == before
 
 
-def test_a_worker_in_need_gets_a_buffer_of_proposals_for_its_coming_rounds() -> None:
-    run = replay([started(), joined()])
-
-    commands = decide(run, 1.0)
-
-    assert [(c.number, c.worker, c.round) for c in commands if isinstance(c, Request)] == [(0, 0, 1), (1, 0, 2)]
-
-
 def starts_asked_for(run: Run, now: float) -> list[int]:
     """Of the requests that are called for, those of the starting network."""
     return [c.number for c in decide(run, now) if isinstance(c, Request) and c.starting_network]
@@ -252,8 +244,8 @@ GIVEN_UP = [
     "fate",
     [
         [TrialRejected(at=3, number=0, reason="its generator died")],
-        [WorkerLost(at=3, worker=0, reason="power")],
-        [proposed(0), WorkerLost(at=3, worker=0, reason="power")],
+        [WorkerLost(at=3, worker=0, reason="power"), joined(2, 3)],
+        [proposed(0), WorkerLost(at=3, worker=0, reason="power"), joined(2, 3)],
         [resumed(3), joined(2, 3)],
         [proposed(0), *GIVEN_UP, TrialFailed(at=5, trial=0, reason="lost 3 times")],
     ],
@@ -293,7 +285,7 @@ def test_a_starting_network_that_failed_as_often_as_the_limit_is_not_asked_for_a
 def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:
     run = replay([started(), joined(), requested(0), proposed(0)])
 
-    assert Start(0, 1, 0, 1) in decide(run, 1.0)
+    assert Start(0, 1, 0, 1, 1) in decide(run, 1.0)
     evolve(run, begun(0, 1.0))
     assert not any(isinstance(command, Start) for command in decide(run, 2.0))
     assert run.workers[0].round == 1
@@ -311,7 +303,7 @@ def test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_co
 
     start = next(command for command in decide(run, 9.0) if isinstance(command, Start))
 
-    assert start == Start(trial=0, attempt=2, worker=1, epoch=2)
+    assert start == Start(trial=0, attempt=2, worker=1, epoch=2, round=1)
     evolve(run, begun(0, 9, attempt=2, worker=1, epoch=2))
     assert run.workers[1].round == 1  # it came back on the same host, and took its rounds up
 
@@ -319,7 +311,7 @@ def test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_co
 def test_a_worker_that_joins_on_another_host_begins_with_round_one() -> None:
     run = replay(one_trial(joined(1, 3, host="b")))
 
-    assert [c.round for c in decide(run, 4.0) if isinstance(c, Request) and c.worker == 1] == [1, 2]
+    assert [c.round for c in decide(run, 4.0) if isinstance(c, Request) and c.worker == 1] == [1]
 
 
 def test_a_trial_lost_as_often_as_the_limit_is_given_up() -> None:
@@ -368,7 +360,7 @@ def test_a_missing_checkpoint_of_the_trial_itself_begins_it_again() -> None:
 
     heard(run, CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
 
-    assert Start(0, 3, 0, 1) in decide(run, 9.0)
+    assert Start(0, 3, 0, 1, 1) in decide(run, 9.0)
 
 
 def test_a_missing_parent_fails_the_trial_and_is_no_parent_any_more() -> None:

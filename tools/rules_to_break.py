@@ -26,6 +26,7 @@ class Rule:
 COST = ("tests/morphism/test_cost.py::test_each_layer_costs_what_tables_i_and_ii_say",)
 TABLES = ("tests/morphism/test_tables.py::test_table_iii_by_layer",)
 LAWS = "tests/test_rules.py::"
+FRESH = "tests/test_fresh_news.py::"
 SCORE = "tests/test_score.py::"
 LEDGER = "tests/test_ledger.py::"
 TRAIN = "tests/train/test_training_law.py::"
@@ -371,12 +372,40 @@ PROCEDURE = (
     Rule(
         "a worker's round is the trials it began, attempts not counted anew",
         "aiperf/run.py",
-        "    if event.attempt == 1:\n        worker.round = trial.round\n",
-        "    worker.round += 1\n    if event.attempt == 1:\n        worker.round = trial.round\n",
+        "    if event.attempt == 1:\n        if event.round is not None:\n",
+        "    worker.round += 1\n    if event.attempt == 1:\n        if event.round is not None:\n",
         (
             "tests/test_run.py::test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_counted_anew",
             LAWS + "test_in_a_run_a_round_is_a_trial_and_an_attempt_is_none",
         ),
+    ),
+    Rule(
+        "a spare is a trial of the round in which it is trained",
+        "aiperf/decide.py",
+        "commands.append(Start(run.next_of(there), 1, worker, 1, there.round + 1))",
+        "commands.append(Start(run.next_of(there), 1, worker, 1, run.trials[run.next_of(there)].round))",
+        (FRESH + "test_a_spare_is_trained_at_once_as_its_workers_next_round_and_only_then_is_another_asked_for",),
+    ),
+    Rule(
+        "a proposal is asked for when its worker's trial nears its end",
+        "aiperf/procedure.py",
+        'return end_of_trial(procedure, round_, [*losses, float("inf")]) is not None',
+        "return True",
+        (FRESH + "test_no_proposal_is_asked_for_before_the_epoch_after_which_a_trial_may_be_over",),
+    ),
+    Rule(
+        "a spare is asked for only when a trial of the run has finished",
+        "aiperf/run.py",
+        "(self.limits.spares if self.finished else 0)",
+        "self.limits.spares",
+        (FRESH + "test_a_spare_is_asked_for_once_a_trial_of_the_run_has_finished_and_not_before",),
+    ),
+    Rule(
+        "the proposal that was asked for last is trained first",
+        "aiperf/run.py",
+        "else worker.waiting[-1]",
+        "else worker.waiting[0]",
+        (FRESH + "test_the_proposal_that_was_asked_for_last_is_trained_first_and_the_other_stays_the_spare",),
     ),
     Rule(
         "in warm-up rounds a predicted accuracy is told",

@@ -152,6 +152,7 @@ class Driver:
                         worker=command.worker,
                         epoch=command.epoch,
                         batch_size=trial.batch_size,
+                        round=command.round,
                     )
                 )
                 self._outbox.append(train_order(run, command, now))
@@ -165,6 +166,7 @@ class Driver:
                         seed=command.seed,
                         position=run.lines,
                         starting_network=command.starting_network,
+                        spare=command.spare,
                     )
                 )
                 self._outbox.append(

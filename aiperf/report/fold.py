@@ -47,6 +47,8 @@ class OpenTrial:
     """A trial while the journal is being read."""
 
     proposal: TrialProposed
+    proposed_for: int
+    """The round whose rules of proposing hold for it; a spare may be trained in a later one."""
     round: int
     generation: int
     worker: int | None = None
@@ -141,13 +143,14 @@ def _take(run: Collected, event: AnyEvent) -> None:
             parent = None if event.parent is None else run.trials.get(event.parent)
             generation = 1 if parent is None else parent.generation + 1
             round_ = run.rounds_asked.pop(event.number, 1)
-            run.trials[event.number] = OpenTrial(event, round_, generation, batch_size=event.batch_size)
+            run.trials[event.number] = OpenTrial(event, round_, round_, generation, batch_size=event.batch_size)
         case TrialRejected():
             run.rejected += 1
             run.rounds_asked.pop(event.number, None)
         case TrialStarted():
             trial, worker = run.trials[event.trial], run.workers[event.worker]
             trial.worker, trial.attempts, trial.batch_size = event.worker, event.attempt, event.batch_size
+            trial.round = trial.round if event.round is None else event.round
             trial.started = event.at if trial.started is None else trial.started
             trial.outcome, trial.ended = "training", None
             worker.trials += 1

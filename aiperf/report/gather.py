@@ -252,7 +252,7 @@ def _doubts(
 
 def _breaches(run: Collected, end: float, result: Score, mfu: float | None) -> tuple[Breach, ...]:
     ended = run.books.ended
-    late = [trial for trial in run.trials.values() if trial.round > 3]
+    late = [trial for trial in run.trials.values() if trial.proposed_for > 3]
     return breaches(
         Candidate(
             is_simulated=run.started.simulated,

@@ -18,7 +18,7 @@ from aiperf.journal import read
 from aiperf.run import replay
 from aiperf.score import score
 from aiperf.simulate.attempt import Task
-from aiperf.simulate.laws import ENDS, IDLE, LIMITS, ONCE, ONE_TRIAL, REPLAY, SCORE, WRITTEN, BrokenLaw
+from aiperf.simulate.laws import DUE, ENDS, IDLE, LIMITS, ONCE, ONE_TRIAL, REPLAY, SCORE, WAITS, WRITTEN, BrokenLaw
 from aiperf.simulate.record import Record
 from aiperf.simulate.witness import Witness
 
@@ -102,14 +102,14 @@ class Auditor:
         if idle and lost:
             raise BrokenLaw(IDLE, f"worker {idle[0]} idles, and trial {lost[0].number} is lost", lost[0].number)
         for number, worker in self._record.workers.items():
-            rounds = {self._record.trials[waiting].round: waiting for waiting in worker.waiting}
-            if worker.trial is None and worker.rounds + 1 in rounds:
-                waits = rounds[worker.rounds + 1]
-                raise BrokenLaw(IDLE, f"worker {number} idles, and trial {waits} waits for it", waits)
-            has_buffer = len(worker.waiting) + len(worker.requested) == self._record.buffer
-            if not has_buffer and worker.vain < self._record.rejections:
+            if worker.trial is None and worker.waiting:
+                waits = max(worker.waiting)
+                raise BrokenLaw(WAITS, f"worker {number} idles, and trial {waits} waits for it", waits)
+            if self._record.missing(worker) > 0 and worker.vain < self._record.rejections:
                 raise BrokenLaw(
-                    IDLE, f"worker {number} has {len(worker.waiting)} proposals, {len(worker.requested)} requested"
+                    DUE,
+                    f"worker {number} trains {worker.trial} and has {len(worker.waiting)} proposals, "
+                    f"{len(worker.requested)} requested: {self._record.missing(worker)} are due",
                 )
         overdue = self._record.silence + TURN_SECONDS + 1e-6
         for request in self._record.requests.values():

@@ -40,9 +40,11 @@ from aiperf.simulate.attempt import Task
 from aiperf.simulate.laws import (
     CEILING,
     DIFFERENT,
+    DUE,
     ENDS,
     LIMITS,
     LOST,
+    NEWEST,
     ONCE,
     ONE_TRIAL,
     PRESENT,
@@ -64,10 +66,12 @@ class Trial:
 
     number: int
     round: int
+    """That it was asked for; from its first attempt on that which its worker had come to."""
     made_for: int
     """The worker."""
     is_start: bool
     """It was proposed where the starting network was wanted."""
+    parent: int | None
     tally: Tally
     state: str = "waiting"
     """waiting, running, lost, withdrawn, finished, failed"""
@@ -104,7 +108,8 @@ class Record:
     ended: RunEnded | None = None
     attempts: int = 0
     """The limit of attempts that may end with their worker."""
-    buffer: int = 0
+    spares: int = 0
+    """Proposals that stand by for each worker once a trial has finished."""
     silence: float = 0.0
     rejections: int = 0
     """Of a worker's requests in a row, after which it is asked no more for the time being."""
@@ -121,6 +126,8 @@ class Record:
     _away: list[tuple[str, int]] = field(default_factory=list)
     """(host, rounds begun) of those that are gone and have no successor, in the order in which they went."""
     _next_number: int = 0
+    _has_finished: bool = False
+    """Whether a trial has: from then on workers have spares."""
     _schedule: dict[str, Any] = field(default_factory=dict)
 
     def take(self, event: AnyEvent) -> None:
@@ -138,7 +145,7 @@ class Record:
             case RunStarted():
                 self.started = event
                 limits, self._schedule = event.config["limits"], event.config["schedule"]
-                self.attempts, self.buffer = limits["attempts"], limits["buffer"]
+                self.attempts, self.spares = limits["attempts"], limits["spares"]
                 self.silence, self.rejections = limits["silence_seconds"], limits["rejections"]
             case RunResumed():
                 if event.down_seconds != event.at - self.at:
@@ -168,6 +175,7 @@ class Record:
                     request.round,
                     request.worker,
                     request.wants_start,
+                    event.parent,
                     Tally(
                         (event.forward_flops + event.backward_flops, event.validation_flops),
                         (self.task.training_images, self.task.validation_images),
@@ -198,6 +206,10 @@ class Record:
                 self._lose(trial, counts=True)
             case TrialFailed():
                 trial = self._known(event.trial)
+                if trial.state == "waiting" and not self._has_weights(trial):
+                    self.workers[trial.made_for].waiting.discard(trial.number)
+                    trial.state = "withdrawn"
+                    return
                 if trial.state not in ("running", "lost"):
                     raise BrokenLaw(LIMITS, f"trial {trial.number} is {trial.state}, and was given up", trial.number)
                 self._release(trial)
@@ -269,16 +281,22 @@ class Record:
             raise BrokenLaw(
                 REPLAY, f"proposal {event.number} at line {self.line} says that it saw {event.position} lines"
             )
-        rounds = {self.trials[waiting].round for waiting in worker.waiting}
-        rounds |= {self.requests[requested].round for requested in worker.requested}
-        if event.round in rounds or not worker.rounds < event.round <= worker.rounds + self.buffer:
+        if event.round != worker.rounds + 1:
             raise BrokenLaw(
                 ROUNDS,
-                f"proposal {event.number} is for round {event.round} of worker {event.worker}, which has begun {worker.rounds} "
-                f"and has {sorted(rounds)} in store",
+                f"proposal {event.number} is for round {event.round} of worker {event.worker}, which has begun {worker.rounds}",
                 event.number,
             )
-        if event.wants_start != self._start_is_due():
+        is_for_later = not self.needs_next(worker)
+        if self.missing(worker) < 1 or (is_for_later and not event.spare):
+            raise BrokenLaw(
+                DUE,
+                f"proposal {event.number} was asked for, {'as a spare' if event.spare else 'for the next trial'}; worker "
+                f"{event.worker} trains {worker.trial} and has {len(worker.waiting)} proposals, {len(worker.requested)} "
+                f"requested; a trial {'has' if self._has_finished else 'has not'} finished",
+                event.number,
+            )
+        if event.wants_start != (self._start_is_due() and not event.spare):
             raise BrokenLaw(
                 START,
                 f"proposal {event.number} is {'' if event.wants_start else 'not '}for the starting network; trials of it: "
@@ -292,6 +310,18 @@ class Record:
         self._next_number += 1
         worker.requested.add(event.number)
         self.requests[event.number] = event
+
+    def needs_next(self, worker: Worker) -> bool:
+        """Whether a worker trains nothing, or what may be over after the epoch in progress."""
+        if worker.trial is None:
+            return True
+        trial = self.trials[worker.trial]
+        return trial.tally.nears_its_end(self._schedule, trial.round)
+
+    def missing(self, worker: Worker) -> int:
+        """How many proposals a worker is short of; below 0: how many it has besides."""
+        spares = self.spares if self._has_finished else 0
+        return self.needs_next(worker) + spares - len(worker.waiting) - len(worker.requested)
 
     def _start_is_due(self) -> bool:
         """Nobody has the starting network, and it was not given up too often."""
@@ -352,17 +382,42 @@ class Record:
             raise BrokenLaw(LIMITS, f"trial {event.trial} was started again after {trial.losses} losses", event.trial)
         if event.attempt == 1:
             worker.rounds += 1
-            if trial.round != worker.rounds or trial.made_for != event.worker:
+            if trial.made_for != event.worker:
                 raise BrokenLaw(
                     ROUNDS,
-                    f"trial {event.trial} was made for round {trial.round} of worker {trial.made_for}, and began as round "
-                    f"{worker.rounds} of worker {event.worker}",
+                    f"trial {event.trial} was made for worker {trial.made_for}, and began on {event.worker}",
                     event.trial,
                 )
+            trial.round = worker.rounds
+            self._check_order(trial, worker)
+            if not self._has_weights(trial):
+                raise BrokenLaw(WEIGHTS, f"trial {trial.number} began; its parent is {trial.parent}", trial.number)
             worker.waiting.discard(event.trial)
+        if event.round != trial.round:
+            raise BrokenLaw(
+                ROUNDS,
+                f"attempt {event.attempt} of trial {event.trial} is said to be of round {event.round}; it is the "
+                f"{trial.round}th that worker {trial.made_for} began",
+                event.trial,
+            )
         worker.trial = event.trial
         trial.tally.begin(event)
         trial.state, trial.worker, trial.attempt = "running", event.worker, event.attempt
+
+    def _has_weights(self, trial: Trial) -> bool:
+        """Whether there is what a trial that was not begun yet inherits."""
+        return trial.parent is None or self.trials[trial.parent].tally.saved > 0
+
+    def _check_order(self, trial: Trial, worker: Worker) -> None:
+        """Of what waits for a worker it begins the starting network, else what was asked for last."""
+        starts = [number for number in worker.waiting if self.trials[number].is_start]
+        first = max(starts or worker.waiting, default=trial.number)
+        if trial.number != first:
+            raise BrokenLaw(
+                NEWEST,
+                f"trial {trial.number} began on worker {trial.made_for}, for which {sorted(worker.waiting)} wait",
+                trial.number,
+            )
 
     def _worked(self, event: Progress | EpochFinished, work: Work) -> None:
         trial = self._current(event.trial, event.attempt)
@@ -395,7 +450,7 @@ class Record:
         if event.accuracy != max(trial.tally.accuracies):
             raise BrokenLaw(SCORE, f"the best of {trial.tally.accuracies} is not {event.accuracy}", event.trial)
         self._release(trial)
-        trial.state = "finished"
+        trial.state, self._has_finished = "finished", True
         for worker in self.workers.values():
             worker.vain = min(worker.vain, self.rejections - 1)
 

@@ -6,7 +6,7 @@ It shares no code with hear, books and score, so that a mistake there is not mad
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,12 +111,20 @@ class Tally:
 
     def is_over(self, schedule: Mapping[str, Any], round_: int) -> bool:
         """Whether the trial has come to its end, by a schedule's rounds and patience."""
-        epochs, losses = schedule["epochs"], self.validation_losses
-        if len(losses) >= epochs[min(round_, len(epochs)) - 1]:
-            return True
-        best, since = math.inf, 0
-        for loss in losses:
-            best, since = (loss, 0) if loss < best - schedule["improvement"] else (best, since + 1)
-        patience: int = schedule["patience"] + schedule["patience_step"] * (round_ - 1)
-        largest: int = schedule["largest_patience"]
-        return since >= min(patience, largest)
+        return _is_over(schedule, round_, self.validation_losses)
+
+    def nears_its_end(self, schedule: Mapping[str, Any], round_: int) -> bool:
+        """Whether the epoch in progress may be its last: it would be, if the loss did not fall."""
+        return _is_over(schedule, round_, [*self.validation_losses, math.inf])
+
+
+def _is_over(schedule: Mapping[str, Any], round_: int, losses: Sequence[float]) -> bool:
+    epochs = schedule["epochs"]
+    if len(losses) >= epochs[min(round_, len(epochs)) - 1]:
+        return True
+    best, since = math.inf, 0
+    for loss in losses:
+        best, since = (loss, 0) if loss < best - schedule["improvement"] else (best, since + 1)
+    patience: int = schedule["patience"] + schedule["patience_step"] * (round_ - 1)
+    largest: int = schedule["largest_patience"]
+    return since >= min(patience, largest)

@@ -167,8 +167,7 @@ def test_a_worker_whose_requests_all_come_to_nothing_does_not_end_the_run_of_the
 
     end = written(driver)[-1]
     assert isinstance(end, RunEnded) and end.reason == "duration"
-    # it is asked for two rounds at once, so that one more answer may be under way when the fifth comes
-    assert 5 <= rejections(written(driver)) <= 6
+    assert rejections(written(driver)) == 5  # no trial has finished: it is asked for one at a time
 
 
 def test_a_search_that_has_nothing_left_ends_the_run(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_an_option_without_sense_is_refused_by_name(option: str, value: object) 
         open_run(configured(0, 1.5, **{option: value}))
 
 
-@pytest.mark.parametrize("option", ["buffer", "attempts", "silence_seconds", "progress_seconds", "progress_per_second"])
+@pytest.mark.parametrize("option", ["attempts", "silence_seconds", "progress_seconds", "progress_per_second"])
 def test_a_limit_that_makes_no_run_is_refused_by_name(option: str) -> None:
     with pytest.raises(BadConfiguration, match=f"limits.{option} "):
         open_run(replace(configured(), limits=replace(LimitsConf(), **{option: 0})))

@@ -1,11 +1,11 @@
 """How old the news are that a trial was proposed by, when it begins.
 
     python -m benchmarks.news_age RUN …                      of journals (a run's folder, or its journal)
-    python -m benchmarks.news_age --workers 50 [key=value …] of a simulated run: 12 hours, unless the options say otherwise
+    python -m benchmarks.news_age --workers 50 [--workers 64 …] [key=value …]    of simulated runs of 12 hours
 
 A proposal knows the journal up to its request. For every trial that began: the time from its request to its beginning, and how
-many trials of the run finished in between. *Blind* is one that was asked for before any trial of the run had finished; each worker's
-first one has to be. *Begun late* is what was not asked for in its worker's last trial, but stood by for longer.
+many trials of the run finished in between. *Blind* is one that was asked for before any trial of the run had finished; each
+worker's first one has to be. *Begun late* is what was not asked for in its worker's last trial, but stood by for longer.
 Besides the accelerators' busy share, and the share of their time in which a worker was there and had no trial (the gap line of
 the ledger). Counts and simulated time: other work on the machine changes none of them.
 """
@@ -21,7 +21,7 @@ from statistics import median
 
 from aiperf.books import books
 from aiperf.conf import configure
-from aiperf.events import AnyEvent, ProposalRequested, RunStarted, TrialFinished, TrialStarted
+from aiperf.events import AnyEvent, ProposalRequested, TrialFinished, TrialStarted
 from aiperf.journal import NAME, read
 from aiperf.ledger import ledger
 from aiperf.score import score, window
@@ -91,7 +91,7 @@ def row(name: str, path: Path) -> str:
 def main() -> None:
     """Prints Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, nargs="*", default=[])
+    parser.add_argument("--workers", type=int, action="append", default=[])
     parser.add_argument("words", nargs="*", help="journals, or options of the simulated runs")
     asked = parser.parse_args()
     print(f"{describe_machine()}; {' '.join(asked.words) or 'defaults'}\n")

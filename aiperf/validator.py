@@ -395,9 +395,10 @@ class Validator:
                 repr(event.worker),
             )
             worker.waiting.discard(event.trial)
-            trial.round = event.round
         if event.round is not None:
             _in("round", event.round, 1, LARGEST)
+        if trial.round is None:  # not begun, or in a line from before rounds were said
+            trial.round = event.round
         _must(
             event.round == trial.round,
             f"all attempts at a trial are of one round, {trial.round}",

@@ -198,7 +198,8 @@ def test_rejections_before_a_resume_are_not_counted(tmp_path: Path) -> None:
         event for number in range(1, 5) for event in (requested(number, at=3.0, round=2), rejected(number))
     ]
     events = positioned([*at_work(*many, limits={"rejections": 5}), resumed(20.0, down_seconds=17.0)])
-    driver = driver_after(events, tmp_path, [(21.0, up(1))], rejecting(1))
+    # the first that comes up goes on with the lost trial, the second is asked for
+    driver = driver_after(events, tmp_path, [(21.0, up(1)), (21.0, up(2))], rejecting(2))
 
     driver.drive()
 

@@ -57,8 +57,8 @@ class BatchConf:
 
     default: int = 64
     """Before tuning begins."""
-    smallest: int = 8
-    """Tuning goes no lower."""
+    smallest: int | None = None
+    """Tuning goes no lower; none: a quarter of the largest that can be chosen, and at most the default."""
     largest: int | None = None
     """Tuning goes no higher; none: training images / (20 · ranks). The measured ceiling bounds both."""
 

@@ -6,7 +6,7 @@ never conclusions. Times are seconds since the run began, on the driver's clock,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,6 +14,14 @@ SCHEMA = 2
 """Version of the journal's lines, as they are written; docs/events.md holds its history, tools/events_history.txt its lines."""
 SCHEMAS_READ = range(1, SCHEMA + 1)
 """Versions that are read: what an older one does not have is its default."""
+
+
+Cause = Literal["", "machine", "divergence", "memory", "network"]
+"""Whose failure it was. 'divergence' (a loss that is not finite) and 'memory' (no batch fits) are the hyperparameters' own, and
+tuning learns of them; 'network': it could not be built or launched; 'machine': anything else that was lost or crashed."""
+TunedBy = Literal["", "default", "startup", "tpe"]
+"""How batch size and kernel size came about. 'default': not tuned; 'startup': drawn at random, since TPE knew of too little;
+'tpe': by its model."""
 
 
 class Event(
@@ -196,6 +204,14 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     """Images per accelerator and step."""
     kernel_size: int | None
     """Tuned kernel size, None where it was not tuned."""
+    own_kernel: int | None = None
+    """The kernel size that its network has, tuned or not: what tuning is told. None: no convolution of it is tunable, or the
+    journal is from before this was recorded."""
+    tuned_by: TunedBy = ""
+    """How its batch size and kernel size came about. Journals from before this was recorded: empty."""
+    can_grow: bool = True
+    """Whether a morph is legal on its network within the budget: else it is nobody's parent. Journals from before this was
+    recorded: yes."""
     pruned: list[dict[str, Any]]
     """Points that tuning tried and that lay over the budget: batch_size, kernel_size, reason."""
     fingerprint: str
@@ -359,6 +375,8 @@ class TrialFailed(Event, frozen=True, kw_only=True):
 
     trial: int
     reason: str
+    cause: Cause = ""
+    """Whose failure it was. Journals from before this was recorded: empty."""
 
 
 class CheckpointDropped(Event, frozen=True, kw_only=True):

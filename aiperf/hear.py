@@ -163,7 +163,7 @@ def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
             if _current(run, word.trial, word.attempt) is None:
                 return []
             if not word.retry:
-                return [TrialFailed(at=now, trial=word.trial, reason=word.reason)]
+                return [TrialFailed(at=now, trial=word.trial, reason=word.reason, cause=word.cause)]
             return [TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
         case CheckpointGone():
             return _checkpoint_gone(run, word, now)
@@ -317,4 +317,5 @@ def _checkpoint_gone(run: Run, word: CheckpointGone, now: float) -> list[AnyEven
     if word.missing == word.trial:
         # The trial begins again; what its earlier epochs did becomes wasted when they are done anew.
         return [dropped, TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
-    return [dropped, TrialFailed(at=now, trial=word.trial, reason=f"its parent's weights are gone: {word.reason}")]
+    reason = f"its parent's weights are gone: {word.reason}"
+    return [dropped, TrialFailed(at=now, trial=word.trial, reason=reason, cause="machine")]

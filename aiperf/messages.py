@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from aiperf.events import Cause, TunedBy
+
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """The base of all messages."""
@@ -144,6 +146,7 @@ class Proposed(_Message, frozen=True, kw_only=True):
     kernel_size: int | None
     pruned: tuple[dict[str, Any], ...]
     seconds: float
+    tuned_by: TunedBy = ""
 
 
 class Unproposed(_Message, frozen=True, kw_only=True):
@@ -259,6 +262,8 @@ class Crashed(_Message, frozen=True, kw_only=True):
     reason: str
     retry: bool
     """False where another attempt must end the same way (a proposal that cannot be trained at any batch)."""
+    cause: Cause = "machine"
+    """Whose failure it was."""
 
 
 class CheckpointGone(_Message, frozen=True, kw_only=True):

@@ -56,6 +56,8 @@ def news(run: Run, event: AnyEvent) -> list[News]:
                     kernel_size=event.kernel_size,
                     fingerprint=event.fingerprint,
                     pruned=tuple(Point(**point) for point in event.pruned),
+                    own_kernel=event.own_kernel,
+                    can_grow=event.can_grow,
                 )
             ]
         case TrialStarted():
@@ -66,7 +68,7 @@ def news(run: Run, event: AnyEvent) -> list[News]:
             return [Finished(event.trial, event.told_accuracy)]
         case TrialFailed():
             never_began = not run.trials[event.trial].attempt
-            return [Withdrawn(event.trial) if never_began else Failed(event.trial)]
+            return [Withdrawn(event.trial) if never_began else Failed(event.trial, event.cause)]
         case BatchReduced():
             return [Shrunk(event.trial, event.from_batch_size, event.to_batch_size)]
         case CheckpointDropped():

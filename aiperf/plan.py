@@ -17,6 +17,7 @@ from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.shape import STEPS, shape_of
 from aiperf.system.describe import describe, versions
+from aiperf.train.batch_sizes import LEAST
 from aiperf.train.data.describe import describe as describe_data
 from aiperf.train.data.description import DataSet
 from aiperf.validator import config_hash
@@ -197,16 +198,17 @@ def _check_start(graph: Graph, budget: Budget) -> None:
 
 
 def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:
-    largest = conf.batch.largest or max(conf.batch.smallest, dataset.training_images // (STEPS * ranks))
-    if not 1 <= conf.batch.smallest <= largest:
+    smallest = conf.batch.smallest
+    largest = conf.batch.largest or max(smallest or LEAST, dataset.training_images // (STEPS * ranks))
+    if not 1 <= (1 if smallest is None else smallest) <= largest:
         raise BadConfiguration(
-            f"batch.smallest is at least 1 and at most batch.largest; found {conf.batch.smallest} and {largest}"
+            f"batch.smallest is at least 1 and at most batch.largest; found {smallest} and {largest}"
         )
     return Space(
         start=graph,
         budget=budget,
         default_batch_size=min(conf.batch.default, dataset.training_images // ranks),
-        smallest_batch_size=conf.batch.smallest,
+        smallest_batch_size=smallest,
         largest_batch_size=largest,
         tuning_from_round=conf.schedule.warmup_rounds + 1,
     )

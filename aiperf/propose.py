@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from aiperf.events import ProposalRequested, TrialProposed, TrialRejected
 from aiperf.messages import Propose, Proposed, Unproposed
-from morphism import DamagedMorph, IllegalMorph, cost, decode_morph, encode_morph
+from morphism import DamagedMorph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
 from searchers import (
     History,
     HpoConf,
@@ -19,6 +19,7 @@ from searchers import (
     Tuner,
     propose,
 )
+from searchers.kernel_size import own_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,15 @@ def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unp
         kernel_size=proposal.kernel_size,
         pruned=tuple(asdict(point) for point in proposal.pruned),
         seconds=time.perf_counter() - began,
+        tuned_by=proposal.tuned_by,
     )
 
 
 def check(history: History, request: ProposalRequested, word: Proposed, at: float) -> TrialProposed | TrialRejected:
     """Rebuilds a proposal from its lineage and counts its operations.
 
-    What is not legal, over the budget, would inherit weights that are gone, or has the architecture of another trial
-    (searchers.History.holder), is rejected.
+    What is not legal, over the budget, would inherit weights that are gone, has larger kernels than its maps can use, or has
+    the architecture of another trial (searchers.History.holder), is rejected.
     """
 
     def rejected(reason: str) -> TrialRejected:
@@ -76,6 +78,12 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
         graph = history.grown(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
         return rejected(str(error))
+    idle = unreached(graph).items() - unreached(history.graph(word.parent)).items()
+    if idle:
+        name, kernel = min(idle)
+        return rejected(
+            f"a kernel of {kernel} is larger than the maps of {name!r} can use: weights of it reach no pixel"
+        )
     counted = cost(graph)
     if not history.space.budget.allows(counted):
         return rejected("over the budget of operations, parameters and memory")
@@ -92,6 +100,9 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
         morphs=list(word.morphs),
         batch_size=word.batch_size,
         kernel_size=word.kernel_size,
+        own_kernel=own_size(graph),
+        tuned_by=word.tuned_by,
+        can_grow=not choices(graph, history.space.budget).is_empty(),
         pruned=list(word.pruned),
         fingerprint=graph.fingerprint,
         forward_flops=counted.forward_flops,

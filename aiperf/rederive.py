@@ -40,6 +40,7 @@ class Rederived:
             and self.recorded.batch_size == self.anew.batch_size
             and self.recorded.kernel_size == self.anew.kernel_size
             and self.recorded.pruned == list(self.anew.pruned)
+            and self.recorded.tuned_by == self.anew.tuned_by
         )
 
     def _is_rightly_rejected(self, recorded: TrialRejected) -> bool:

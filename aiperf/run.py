@@ -47,7 +47,8 @@ from aiperf.procedure import end_of_trial, nears_its_end
 from searchers.history import PARENTS
 
 RETAINED = 2 * PARENTS
-"""Checkpoints kept: a proposal under way may still name a parent that has just left the best."""
+"""Checkpoints kept of trials that can grow: a proposal under way may still name a parent that has just left the best. Besides
+them that of the best trial that cannot grow is kept."""
 
 
 @dataclass(slots=True)
@@ -83,6 +84,8 @@ class Trial:
     parent: int | None
     morphs: list[dict[str, Any]]
     batch_size: int
+    can_grow: bool = True
+    """Whether it may be a parent."""
     attempt: int = 0
     losses_of_worker: int = 0
     """Attempts that ended with the worker or in it; those that a killed driver took along are not held against the trial."""
@@ -152,7 +155,9 @@ class Run:
     children_due: dict[int, int] = field(default_factory=dict)
     """How many unsettled trials still may need a parent's weights."""
     best: list[tuple[float, int]] = field(default_factory=list)
-    """Heap of (told accuracy, −number) of the retained."""
+    """Heap of (told accuracy, −number) of the retained that can grow: parents are chosen among them."""
+    best_full: tuple[float, int] | None = None
+    """The same of the best that cannot grow: nobody will inherit from it, but it may be what the run found."""
     retained: set[int] = field(default_factory=set)
     start: int | None = None
     """The proposal of the starting network that is requested, waits, is trained or has finished; None: there is none."""
@@ -353,7 +358,7 @@ def _proposed(run: Run, event: TrialProposed) -> None:
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)
     run.trials[event.number] = Trial(
-        event.number, request.round, worker.number, event.parent, event.morphs, event.batch_size
+        event.number, request.round, worker.number, event.parent, event.morphs, event.batch_size, event.can_grow
     )
     insort(worker.waiting, event.number)
     if worker.trial is None:
@@ -472,12 +477,23 @@ def _finished(run: Run, event: TrialFinished) -> None:
             _look_whether_hungry(run, worker)
     if not trial.saved_epoch:
         return  # there is nothing of it to be kept
+    rank = (event.told_accuracy, -trial.number)
     run.retained.add(trial.number)
-    heapq.heappush(run.best, (event.told_accuracy, -trial.number))
-    if len(run.best) > RETAINED:
-        _, number = heapq.heappop(run.best)
-        run.retained.discard(-number)
-        _drop_if_idle(run, -number)
+    if trial.can_grow:
+        heapq.heappush(run.best, rank)
+        if len(run.best) > RETAINED:
+            _release(run, heapq.heappop(run.best))
+    else:
+        before, run.best_full = run.best_full, rank if run.best_full is None else max(rank, run.best_full)
+        if before is not None:
+            _release(run, min(rank, before))
+
+
+def _release(run: Run, rank: tuple[float, int]) -> None:
+    """A finished trial's weights are to be kept no longer than its children need them."""
+    number = -rank[1]
+    run.retained.discard(number)
+    _drop_if_idle(run, number)
 
 
 def _failed(run: Run, event: TrialFailed) -> None:

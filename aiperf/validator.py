@@ -225,7 +225,7 @@ class Validator:
                 self._running(event.trial, event.attempt)
                 self._free(event.trial)
             case TrialFailed():
-                self._settle(event.trial)
+                self._failed(event)
             case CheckpointDropped():
                 if event.trial not in self._proposed:
                     raise Unlawful(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
@@ -366,6 +366,13 @@ class Validator:
         _in("batch_size", event.batch_size, 1, LARGEST)
         if event.kernel_size is not None:
             _in("kernel_size", event.kernel_size, 1, LARGEST)
+        if event.own_kernel is not None:
+            _in("own_kernel", event.own_kernel, 1, LARGEST)
+        _must(
+            event.kernel_size is None or event.tuned_by in ("", "startup", "tpe"),
+            "a kernel size is tuned by someone",
+            repr(event.tuned_by),
+        )
         for name in _COUNTS:
             _in(name, getattr(event, name), 0, LARGEST_COUNT)
         _seconds("seconds", event.seconds)
@@ -511,6 +518,12 @@ class Validator:
             "a trial's accuracy was measured after one of its epochs",
             repr(event.accuracy),
         )
+        self._settle(event.trial)
+
+    def _failed(self, event: TrialFailed) -> None:
+        if event.cause in ("divergence", "memory", "network"):
+            trial = self._open(event.trial)
+            _must(trial.worker is not None, f"{event.cause} ends an attempt while it is running", "none is")
         self._settle(event.trial)
 
     def _settle(self, number: int) -> None:

@@ -31,6 +31,7 @@ from morphism.ops import (
 )
 from morphism.plan import Divide, Enlarge, Fill, Fresh, Gather, Identity, Instruction, WeightPlan, Zero, shapes_after
 from morphism.shapes import Map, Shape, Vector
+from morphism.sites import unreached, useful_kernels
 from morphism.starts import STARTS, UnknownStart, start
 
 __all__ = [
@@ -96,4 +97,6 @@ __all__ = [
     "rebuild",
     "shapes_after",
     "start",
+    "unreached",
+    "useful_kernels",
 ]

@@ -1,5 +1,7 @@
 """Which morphs fit a budget, by the change each would make to the cost: no candidate is built.
 
+A morph that adds weights which no pixel reaches is never among them (`sites.useful_kernels`): it would be work for nothing.
+
 The changes rest on one property of `cost.layer_cost`: forward operations and parameters of a layer grow linearly in the
 channels that leave it and linearly in those that enter it. A test holds them to the cost of the graphs really grown.
 """
@@ -18,12 +20,13 @@ from morphism.ops import Add, BatchNormalisation, Convolution, Dense, Dropout, M
 from morphism.shapes import Map, Shape
 from morphism.sites import (
     deepen_sites,
+    is_useful_depth,
     kernel_sites,
-    larger_kernels,
     most_channels,
     shape_numbers,
     skip_sites,
     skip_stride,
+    useful_kernels,
 )
 
 WIDENINGS = ((5, 4), (3, 2), (2, 1))
@@ -111,6 +114,12 @@ class Choices:
             self._listed.kinds = tuple([kind for kind in KINDS_OF_MORPH if any(True for _ in self._fitting(kind))])
         return self._listed.kinds
 
+    def is_empty(self) -> bool:
+        """Whether no morph of any kind is legal: the graph cannot grow. Ends at the first that is found."""
+        if self._listed.kinds is not None:
+            return not self._listed.kinds
+        return not any(True for kind in KINDS_OF_MORPH for _ in self._fitting(kind))
+
     def of(self, kind: type[Morph]) -> tuple[Morph, ...]:
         """The legal morphs of one kind, in the order of the nodes."""
         listed = self._listed.of
@@ -162,6 +171,8 @@ def _deepenings(graph: Graph) -> Iterator[tuple[Morph, Change]]:
     for index in deepen_sites(graph):
         shape = graph.shapes[index]
         assert isinstance(shape, Map)
+        if not is_useful_depth(shape):
+            continue
         yield Deepen(graph.nodes[index].name), _unit(shape)
 
 
@@ -221,7 +232,7 @@ def _kernels(graph: Graph) -> Iterator[tuple[Morph, Change]]:
         op, layer = graph.nodes[index].op, layers[index]
         assert isinstance(op, Convolution)
         area = op.kernel * op.kernel
-        for kernel in larger_kernels(op.kernel):
+        for kernel in useful_kernels(graph, index):
             more = kernel * kernel - area
             yield (
                 Kernel(graph.nodes[index].name, kernel),

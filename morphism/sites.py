@@ -1,5 +1,8 @@
 """Where a morph may be applied, whatever it costs: the laws of structure that `grow` enforces and `legal` lists by.
 
+One law only `legal` lists by: every weight that a morph adds reaches a pixel. A graph that breaks it is a graph all the
+same, and journals from before the law hold some, so that `grow` makes them again; `unreached` names their convolutions.
+
 Deepen: after a ReLU on maps. Widen: an ungrouped convolution whose channels nothing pins. Skip: from an activation
 (ReLU or pooling) to a pre-activation (what a ReLU reads), over a bounded number of blocks. Kernel: an odd kernel from
 3 on, not of a convolution that reads the image.
@@ -39,6 +42,11 @@ def deepen_sites(graph: Graph) -> tuple[int, ...]:
     )
 
 
+def is_useful_depth(shape: Map) -> bool:
+    """Whether every weight of a 3×3 convolution that keeps a map's size reaches a pixel: not where an edge is 1."""
+    return min(shape.height, shape.width) > 1
+
+
 def _has_room(graph: Graph) -> bool:
     return len(graph.nodes) + 3 <= LARGEST_GRAPH
 
@@ -68,6 +76,44 @@ def kernel_sites(graph: Graph) -> tuple[int, ...]:
 def larger_kernels(kernel: int) -> range:
     """The sizes that an odd kernel may grow to: odd, up to LARGEST_GROWN_KERNEL."""
     return range(kernel + 2, LARGEST_GROWN_KERNEL + 1, 2)
+
+
+def useful_kernels(graph: Graph, index: int) -> range:
+    """Of the larger kernels of a convolution those of which every weight reaches a pixel of the maps that enter it.
+
+    At stride 1 these are kernels up to 2·map − 1, where map is the shorter edge: 3 on maps of 2×2, 7 on maps of 4×4.
+    """
+    op = graph.nodes[index].op
+    assert isinstance(op, Convolution)
+    sizes = larger_kernels(op.kernel)
+    for kernel in reversed(sizes):
+        if _reaches(graph, index, kernel, op.padding + (kernel - op.kernel) // 2):
+            return range(sizes.start, kernel + 1, 2)
+    return range(sizes.start, sizes.start, 2)
+
+
+@once_per_graph
+def unreached(graph: Graph) -> dict[str, int]:
+    """The convolutions with weights that reach no pixel at any place of the maps, by name, with their kernels."""
+    return {
+        node.name: node.op.kernel
+        for index, node in enumerate(graph.nodes)
+        if isinstance(node.op, Convolution) and not _reaches(graph, index, node.op.kernel, node.op.padding)
+    }
+
+
+def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
+    """Whether the first and the last row and column of a kernel meet a pixel somewhere; those between them then do too."""
+    op, entering, leaving = graph.nodes[index].op, graph.shapes[graph.nodes[index].inputs[0]], graph.shapes[index]
+    assert isinstance(op, Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
+    for before, after in ((entering.height, leaving.height), (entering.width, leaving.width)):
+        steps = -(-padding // op.stride)  # after which the first row has left the padding
+        if steps >= after or steps * op.stride - padding >= before:
+            return False
+        # the last row stands there from the beginning, unless the map is too small
+        if kernel - 1 - padding >= before:
+            return False
+    return True
 
 
 def most_channels(graph: Graph, axis: int) -> int:

@@ -17,6 +17,7 @@ from searchers.growth import NothingToPropose
 from searchers.history import (
     PARENTS,
     Began,
+    Cause,
     CeilingKnown,
     Failed,
     Finished,
@@ -41,6 +42,7 @@ __all__ = [
     "PARENTS",
     "RULES",
     "Began",
+    "Cause",
     "CeilingKnown",
     "EvolutionConf",
     "Failed",

@@ -111,16 +111,14 @@ class TpeConf(HpoConf):
     """Trials before which points are drawn at random."""
     candidates: int = 24
     """Points that TPE draws and compares."""
-    tries: int = 5
-    """Points that are asked for until one makes a new network; then the kernels stay as they are."""
 
     def build(self) -> Tuner:
         """The tuner; raises UnusableConf."""
         from searchers.tpe import Tpe  # Optuna takes a good part of a second, and most runs' driver never tunes itself
 
-        _at_least(self.name, 1, candidates=self.candidates, tries=self.tries)
+        _at_least(self.name, 1, candidates=self.candidates)
         _at_least(self.name, 0, startup_trials=self.startup_trials)
-        return Tpe(self.startup_trials, self.candidates, self.tries)
+        return Tpe(self.startup_trials, self.candidates)
 
 
 @dataclass

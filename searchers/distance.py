@@ -32,6 +32,8 @@ Array: TypeAlias = NDArray[np.float64]
 KINDS_OF_GROWTH: Final = 4
 """Depth, width, kernel, skip: the rows of a descriptor."""
 _DEPTH, _WIDTH, _KERNEL, _SKIP = range(KINDS_OF_GROWTH)
+WITHOUT_KERNELS: Final = [_DEPTH, _WIDTH, _SKIP]
+"""The kinds of growth that tuning has no part in."""
 
 _DEEPENED_KERNEL: Final = 3
 """Edge of the kernel of a convolution that a Deepen adds (docs/benchmark.md)."""

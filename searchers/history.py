@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias, TypeVar, assert_never
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
 from morphism import GRAPHS_REMEMBERED, Budget, Choices, Graph, Lineage, Morph, choices, rebuild
 from searchers.distance import Outline, Places
@@ -29,9 +29,16 @@ FAILED_SEEN: Final = 50
 TUNING_SEEN: Final = 200
 """Finished trials that tuning looks at: the newest."""
 PRUNED_SEEN: Final = 50
-"""Points over the budget or out of memory that tuning looks at: the newest."""
+"""Points out of memory that tuning looks at: the newest."""
+UNFIT_SEEN: Final = 50
+"""Trials that failed by their own hyperparameters that tuning looks at: the newest."""
 PARENTS: Final = 16
-"""Trials that can be parents: the best whose weights can be inherited."""
+"""Trials that can be parents: the best that can grow and whose weights can be inherited."""
+
+Cause: TypeAlias = Literal["", "machine", "divergence", "memory", "network"]
+"""Whose failure it was; empty: nobody knows."""
+OF_HYPERPARAMETERS: Final = frozenset({"divergence", "memory"})
+"""Causes of failure that are batch size's and kernel size's own."""
 
 _CHILDREN_REMEMBERED: Final = 16384
 _OUTLINES_REMEMBERED: Final = 4096
@@ -52,14 +59,16 @@ class Space:
     budget: Budget
     default_batch_size: int
     """Images per accelerator."""
-    smallest_batch_size: int
+    smallest_batch_size: int | None
+    """None: a share of the largest that can be chosen, at most the default (searchers.tpe)."""
     largest_batch_size: int
     """Before a ceiling was measured: training images / (20 · ranks), and what the configuration allows."""
     tuning_from_round: int
     """Batch size and kernel size are tuned from this round on; 4 in the paper."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.smallest_batch_size <= self.largest_batch_size:
+        smallest = 1 if self.smallest_batch_size is None else self.smallest_batch_size
+        if not 1 <= smallest <= self.largest_batch_size:
             raise ValueError(
                 f"batch sizes go from a smallest, at least 1, to a largest; not from {self.smallest_batch_size!r} to "
                 f"{self.largest_batch_size!r}: raise the largest or lower the smallest"
@@ -83,11 +92,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place in the space of hyperparameters that was tried and found over the budget or out of memory."""
+    """A place in the space of hyperparameters that was tried and found out of memory; before rules 4 also over the budget."""
 
     batch_size: int
     kernel_size: int | None
     reason: str
+
+
+TunedBy: TypeAlias = Literal["", "default", "startup", "tpe"]
+"""How batch size and kernel size came about: not tuned, drawn at random since too little was known, by TPE's model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,7 @@ class Proposal:
     batch_size: int
     kernel_size: int | None
     pruned: tuple[Point, ...] = ()
+    tuned_by: TunedBy = "default"
 
 
 # --- news, in the journal's order
@@ -131,6 +145,10 @@ class Proposed:
     kernel_size: int | None
     fingerprint: str
     pruned: tuple[Point, ...] = ()
+    own_kernel: int | None = None
+    """The kernel size of its network, tuned or not; None: nobody said it, or there is none."""
+    can_grow: bool = True
+    """Whether a morph is legal on it within the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +176,7 @@ class Failed:
     """A trial that ended without a result."""
 
     number: int
+    cause: Cause = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +250,7 @@ class History:
     """Where on the starting graph a morph takes effect."""
     _in_flight: dict[int, Proposed] = field(default_factory=dict, init=False)
     _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
+    _unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
     _best: list[_Rank] = field(default_factory=list, init=False)
     _inheritable: list[_Rank] = field(default_factory=list, init=False)
     _dropped: set[int] = field(default_factory=set, init=False)
@@ -268,10 +288,12 @@ class History:
                         self._in_flight[number] = begun
                 case Finished(number, accuracy):
                     self._finish(number, accuracy)
-                case Failed(number):
+                case Failed(number, cause):
                     trial = self.trial(number)
                     if self._in_flight.pop(number, None) is not None:
                         self._failed.append(number)
+                        if cause in OF_HYPERPARAMETERS:
+                            self._unfit.append(number)
                         if trial.fingerprint == self.space.start.fingerprint:
                             self._release(trial)  # every network grows from it: a run tries it again
                 case Withdrawn(number):
@@ -279,8 +301,7 @@ class History:
                     if self._in_flight.pop(number, None) is not None:
                         self._release(trial)
                 case Shrunk(number, from_batch_size, to_batch_size):
-                    kernel_size = self.trial(number).kernel_size
-                    self._pruned.append(Point(from_batch_size, kernel_size, "out of memory"))
+                    self._pruned.append(Point(from_batch_size, self.own_kernel(number), "out of memory"))
                     self.batch_sizes[number] = to_batch_size
                 case WeightsDropped(number):
                     self.trial(number)
@@ -317,7 +338,7 @@ class History:
         if len(self._best) < BEST_SEEN or rank < self._best[-1]:
             insort(self._best, rank)
             del self._best[BEST_SEEN:]
-        if number not in self._dropped:
+        if number not in self._dropped and self.trials[number].can_grow:
             insort(self._inheritable, rank)
 
     def _rank(self, number: int) -> _Rank:
@@ -339,7 +360,7 @@ class History:
         return MappingProxyType(self._in_flight)
 
     def parents(self) -> tuple[int, ...]:
-        """The best PARENTS finished trials whose weights can be inherited, best first.
+        """The best PARENTS finished trials that can grow and whose weights can be inherited, best first.
 
         Equal accuracies go by fingerprint, then by number.
         """
@@ -350,11 +371,11 @@ class History:
         return number in self._dropped
 
     def inheritable(self) -> int:
-        """How many finished trials' weights can be inherited."""
+        """How many finished trials can grow and be inherited from."""
         return len(self._inheritable)
 
     def inheritable_at(self, index: int) -> int:
-        """The trial at that place, 0 for the best, among those whose weights can be inherited."""
+        """The trial at that place, 0 for the best, among those."""
         return self._inheritable[index][2]
 
     def finished_seen(self) -> tuple[int, ...]:
@@ -376,8 +397,17 @@ class History:
         return tuple(reversed(tuple(islice(reversed(self._in_flight), IN_FLIGHT_SEEN))))
 
     def pruned_newest(self) -> tuple[Point, ...]:
-        """The PRUNED_SEEN newest points that were over the budget or out of memory, oldest of them first."""
+        """The PRUNED_SEEN newest points that were out of memory, oldest of them first."""
         return tuple(self._pruned)
+
+    def unfit_newest(self) -> tuple[int, ...]:
+        """The UNFIT_SEEN newest trials that failed by their own hyperparameters, oldest of them first."""
+        return tuple(self._unfit)
+
+    def own_kernel(self, number: int) -> int | None:
+        """The kernel size of a trial's network; where that was not said, the tuned one."""
+        trial = self.trial(number)
+        return trial.kernel_size if trial.own_kernel is None else trial.own_kernel
 
     def holder(self, fingerprint: str) -> int | None:
         """The trial that an architecture belongs to; None where it may be proposed.

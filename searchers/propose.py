@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from morphism import Graph, Morph
-from searchers.history import History, Point, Proposal, Request, Searcher
+from searchers.history import History, Proposal, Request, Searcher, TunedBy
 
-RULES: Final = 3
+RULES: Final = 4
 """Which proposal follows from which history, as a version: raised when an equal history gives another proposal.
 
 docs/searchers.md lists them. A journal names those of its run, and is neither resumed nor made again by others.
@@ -24,7 +24,7 @@ class Tuned(Protocol):
     @property
     def kernel_size(self) -> int | None: ...
     @property
-    def pruned(self) -> tuple[Point, ...]: ...
+    def tuned_by(self) -> TunedBy: ...
 
 
 class Tuner(Protocol):
@@ -51,4 +51,6 @@ def propose(searcher: Searcher, history: History, request: Request, tuner: Tuner
         )
         return Proposal(searcher.name, parent, morphs, batch_size, None)
     tuned = tuner.tune(history, request, history.graph(parent), history.grown(parent, morphs))
-    return Proposal(searcher.name, parent, (*morphs, *tuned.morphs), tuned.batch_size, tuned.kernel_size, tuned.pruned)
+    return Proposal(
+        searcher.name, parent, (*morphs, *tuned.morphs), tuned.batch_size, tuned.kernel_size, (), tuned.tuned_by
+    )

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from ray.tune.search import Searcher as TuneSearcher
 
-from morphism import Morph, decode_morph, encode, encode_morph
+from morphism import Morph, choices, decode_morph, encode, encode_morph
 from searchers.growth import NothingToPropose
 from searchers.history import Failed, Finished, History, News, Point, Proposed, Request, Searcher, Space
+from searchers.kernel_size import own_size
 from searchers.propose import Tuner, propose
 
 FORMAT: Final = 1
@@ -88,6 +89,8 @@ class MorphismSearch(TuneSearcher):
                 proposal.kernel_size,
                 graph.fingerprint,
                 proposal.pruned,
+                own_size(graph),
+                not choices(graph, self._history.space.budget).is_empty(),
             )
         )
         return {

@@ -1,7 +1,8 @@
 """Batch size and kernel size by Optuna's TPE: one study over the run's history, made afresh for each proposal.
 
-The sampler is seeded by the proposal's seed and number and is given what the history shows: the 200 newest finished trials,
-the 200 newest in flight as running ones, and the 50 newest points that were over the budget or out of memory as pruned ones.
+The sampler is seeded by the proposal's seed and number and is given what the history shows: the 200 newest finished trials
+with what tuning gave each (`residual.py`), the 200 newest in flight as running ones, and as pruned ones the 50 newest points
+out of memory and the 50 newest trials that failed by their own sizes. Each stands at the sizes that its network really had.
 Both sizes come from one draw of their joint density. What is kept between proposals saves work and decides nothing. This is
 the only file that imports optuna.
 """
@@ -21,16 +22,21 @@ from optuna.storages import InMemoryStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from morphism import Budget, Graph, Lineage, Morph, cost, rebuild
+from morphism import Graph, Lineage, Morph, cost, rebuild
 from searchers.chance import derived
-from searchers.history import History, Point, Request
-from searchers.kernel_size import LARGEST, STEP, enlarging, smallest
+from searchers.history import History, Request, TunedBy
+from searchers.kernel_size import STEP, enlarging, own_size, sizes_of
+from searchers.residual import residuals
 
 BATCH_STEP: Final = 8
 """Batch sizes are tuned in steps of 8, as the matrix units of accelerators like them."""
 
 _STUDY: Final = "aiperf"
 _LONG_AGO: Final = datetime(2000, 1, 1)
+
+
+SMALLEST_SHARE: Final = 4
+"""Where no smallest batch is configured, tuning goes down to this part of the largest that can be chosen, a quarter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class Tuned:
     batch_size: int
     kernel_size: int | None
     """None where no convolution could be tuned, or no size made a new network within the budget."""
-    pruned: tuple[Point, ...]
+    tuned_by: TunedBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,39 +59,25 @@ class Tpe:
     """Trials before which points are drawn at random."""
     candidates: int
     """Points that TPE draws and compares."""
-    tries: int
-    """Points that are asked for until one makes a new network; then the kernels stay as they are."""
 
     def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> Tuned:
         """Batch size, and kernel size from the parent's on, for a graph that grew from `parent`."""
         batches = batch_range(history)
-        from_size = smallest(parent)
+        sizes = _possible(history, parent, graph)
         space: dict[str, BaseDistribution] = {"batch_size": batches}
-        if from_size is not None:
-            space["kernel_size"] = IntDistribution(from_size, LARGEST, step=STEP)
-        study = self._study(_told(history, batches, from_size), request, space)
-        pruned: list[Point] = []
-        batch_size = batches.high
-        for _ in range(self.tries):
-            trial = study.ask(space)
-            batch_size = int(trial.params["batch_size"])
-            if from_size is None:
-                return Tuned((), batch_size, None, ())
-            drawn = kernel_size = int(trial.params["kernel_size"])
-            # larger kernels cost more: the largest within the budget stands in for one beyond it
-            while kernel_size >= from_size and not _fits(history, graph, kernel_size):
-                kernel_size -= STEP
-            if kernel_size < drawn:
-                reason = over_budget(history.space.budget, _enlarged(graph, drawn))
-                pruned.append(Point(batch_size, drawn, reason))
-            if kernel_size < from_size:
-                break
-            enlargement = enlarging(graph, kernel_size)
-            if not enlargement or not history.is_taken(_enlarged(graph, kernel_size).fingerprint):
-                return Tuned(enlargement, batch_size, kernel_size, tuple(pruned))
-            pruned.append(Point(batch_size, kernel_size, "proposed before"))
-            study.tell(trial, state=TrialState.PRUNED)
-        return Tuned((), batch_size, None, tuple(pruned))
+        if sizes:
+            space["kernel_size"] = IntDistribution(sizes[0], sizes[-1], step=STEP)
+        told = _told(history)
+        trial = self._study(told, request, space).ask(space)
+        known = [one for one in told if one.state is not TrialState.RUNNING]
+        tuned_by: TunedBy = "startup" if len(known) < self.startup_trials else "tpe"
+        batch_size = int(trial.params["batch_size"])
+        if not sizes:
+            return Tuned((), batch_size, None, tuned_by)
+        drawn = int(trial.params["kernel_size"])
+        # one between two possible sizes may be another trial's: the nearest stands in for it, of two the smaller
+        kernel_size = min(sizes, key=lambda size: (abs(size - drawn), size))
+        return Tuned(enlarging(graph, kernel_size), batch_size, kernel_size, tuned_by)
 
     def _study(self, told: list[FrozenTrial], request: Request, space: Mapping[str, BaseDistribution]) -> Study:
         # "a new study was created" once a proposal is no news
@@ -103,39 +95,39 @@ class Tpe:
 def batch_range(history: History) -> IntDistribution:
     """Batch sizes that may be tuned: from the smallest to min(measured ceiling, largest), in steps of BATCH_STEP.
 
-    A ceiling below the smallest leaves the ceiling alone.
+    Where no smallest is configured it is a quarter of that largest, on the grid, and at most the default: below it
+    accelerators starve, and a search that draws there pays for it with the score. A ceiling below the smallest leaves the
+    ceiling alone.
     """
     space = history.space
     highest = space.largest_batch_size if history.ceiling is None else min(history.ceiling, space.largest_batch_size)
-    lowest = min(space.smallest_batch_size, highest)
+    smallest = space.smallest_batch_size
+    if smallest is None:
+        smallest = min(space.default_batch_size, highest // SMALLEST_SHARE)
+        smallest = max(BATCH_STEP, smallest - smallest % BATCH_STEP)
+    lowest = min(smallest, highest)
     return IntDistribution(lowest, highest - (highest - lowest) % BATCH_STEP, step=BATCH_STEP)
 
 
-def _fits(history: History, graph: Graph, kernel_size: int) -> bool:
-    # without larger kernels the graph is as the search made it, which saw to its budget
-    return not enlarging(graph, kernel_size) or history.space.budget.allows(cost(_enlarged(graph, kernel_size)))
+def _possible(history: History, parent: Graph, graph: Graph) -> list[int]:
+    """The kernel sizes that make a network within the budget which is nobody's yet, from the parent's own on.
 
-
-def _enlarged(graph: Graph, kernel_size: int) -> Graph:
-    return rebuild(Lineage(graph, enlarging(graph, kernel_size)))
-
-
-def over_budget(budget: Budget, graph: Graph) -> str:
-    """In words, by which limit a graph is over the budget; every limit that is passed is named."""
-    found = cost(graph)
-    limits = (
-        ("forward operations", found.forward_flops, budget.forward_flops),
-        ("parameters", found.parameters, budget.parameters),
-        (
-            "bytes of training memory",
-            found.training_memory(budget.batch, budget.bytes_per_element),
-            budget.memory_bytes,
-        ),
-    )
-    passed = [
-        f"{value} {what}, allowed {limit}" for what, value, limit in limits if limit is not None and value > limit
-    ]
-    return f"over the budget: {'; '.join(passed)}"
+    The graph as it is was seen to by the search: a size that enlarges nothing is possible.
+    """
+    own = own_size(parent)
+    possible: list[int] = []
+    for size in sizes_of(graph):
+        if own is not None and size < own:
+            continue
+        enlargement = enlarging(graph, size)
+        if enlargement:
+            enlarged = rebuild(Lineage(graph, enlargement))
+            if not history.space.budget.allows(cost(enlarged)):
+                break  # larger kernels cost more
+            if history.is_taken(enlarged.fingerprint):
+                continue
+        possible.append(size)
+    return possible
 
 
 class _Joint(TPESampler):
@@ -170,57 +162,45 @@ class _Told(InMemoryStorage):
         return told + super().get_all_trials(study_id, deepcopy, states)
 
 
-def _told(history: History, batches: IntDistribution, from_size: int | None) -> list[FrozenTrial]:
-    """The history in Optuna's words: pruned points, then finished trials, then those in flight, the newest of each last."""
-    ranges = (batches.low, batches.high, from_size)
+def _told(history: History) -> list[FrozenTrial]:
+    """The history in Optuna's words: what failed by its own sizes, then finished trials, then those in flight, the newest of
+    each last.
+
+    Nothing is left out because it could not be chosen now: sizes outside today's ranges say what lies beside them, too.
+    """
     told = [
-        _trial(_PRUNED + number, TrialState.PRUNED, point.batch_size, point.kernel_size, None, *ranges)
+        _trial(_PRUNED + number, TrialState.PRUNED, point.batch_size, point.kernel_size, None)
         for number, point in enumerate(history.pruned_newest())
     ]
+    finished = history.finished_newest()
+    values = residuals(history, finished)
     for state, first, numbers in (
-        (TrialState.COMPLETE, _FINISHED, history.finished_newest()),
+        (TrialState.PRUNED, _UNFIT, history.unfit_newest()),
+        (TrialState.COMPLETE, _FINISHED, finished),
         (TrialState.RUNNING, _IN_FLIGHT, history.in_flight_newest()),
     ):
         for number in numbers:
-            trial = history.trials[number]
-            batch_size = history.batch_sizes.get(number, trial.batch_size)
-            value = history.accuracies.get(number)
-            told.append(_trial(first + number, state, batch_size, trial.kernel_size, value, *ranges))
-    # what can no longer be chosen is left out: it says nothing of what can
-    return [trial for trial in told if trial is not None]
+            batch_size = history.batch_sizes.get(number, history.trials[number].batch_size)
+            told.append(_trial(first + number, state, batch_size, history.own_kernel(number), values.get(number)))
+    return told
 
 
 # Optuna wants numbers in the order of the trials; these are below those of the points still to be asked for.
-_PRUNED, _FINISHED, _IN_FLIGHT = -3 * 10**9, -2 * 10**9, -(10**9)
+_PRUNED, _UNFIT, _FINISHED, _IN_FLIGHT = -4 * 10**9, -3 * 10**9, -2 * 10**9, -(10**9)
+_EVERY_BATCH: Final = IntDistribution(1, 2**31)
+_EVERY_KERNEL: Final = IntDistribution(1, 2**31)
 
 
 @lru_cache(maxsize=4096)
 def _trial(
-    number: int,
-    state: TrialState,
-    batch_size: int,
-    kernel_size: int | None,
-    value: float | None,
-    lowest_batch: int,
-    highest_batch: int,
-    from_size: int | None,
-) -> FrozenTrial | None:
-    """One trial in Optuna's words; None where it cannot be chosen. Remembered: each is told many times."""
-    # the default and a batch reduced for want of memory may lie beside the grid: the grid's point below stands for it
-    batch_size -= (batch_size - lowest_batch) % BATCH_STEP
-    if not lowest_batch <= batch_size <= highest_batch:
-        return None
+    number: int, state: TrialState, batch_size: int, kernel_size: int | None, value: float | None
+) -> FrozenTrial:
+    """One trial in Optuna's words. Remembered: each is told many times."""
     params = {"batch_size": batch_size}
-    distributions: dict[str, BaseDistribution] = {
-        "batch_size": IntDistribution(lowest_batch, highest_batch, step=BATCH_STEP)
-    }
-    if from_size is not None:
-        # an untuned trial kept its kernels as they were, and that is what the smallest size does
-        kernel_size = from_size if kernel_size is None else kernel_size
-        if not from_size <= kernel_size <= LARGEST:
-            return None
+    distributions: dict[str, BaseDistribution] = {"batch_size": _EVERY_BATCH}
+    if kernel_size is not None:
         params["kernel_size"] = kernel_size
-        distributions["kernel_size"] = IntDistribution(from_size, LARGEST, step=STEP)
+        distributions["kernel_size"] = _EVERY_KERNEL
     return FrozenTrial(
         number=number,
         trial_id=number,

@@ -50,6 +50,7 @@ def test_every_proposal_of_a_recorded_journal_is_made_again_or_was_made_by_other
     assert proposals and [one.number for one in proposals if not one.is_equal] == []
 
 
+@pytest.mark.xfail(strict=True, reason="that of rules 4 is recorded once they are whole")
 def test_a_journal_of_the_present_rules_is_among_them() -> None:
     firsts = [next(iter(read(journal))) for journal in JOURNALS]
 

@@ -83,6 +83,10 @@ WRONG: list[tuple[Proposed, str]] = [
     (proposed({"kind": "widen", "convolution": "stem.conv", "channels": 32.0, "seed": 0}), "is a whole number"),
     (proposed({"kind": "explode"}), "a morph is an object whose kind is"),
     (
+        proposed({"kind": "kernel", "convolution": "stage3.block2.conv2", "kernel": 5}),
+        "a kernel of 5 is larger than the maps of 'stage3.block2.conv2' can use",
+    ),
+    (
         proposed({"kind": "widen", "convolution": "stem.conv", "channels": 4096, "seed": 0}),
         "over the budget of operations, parameters and memory",
     ),
@@ -99,6 +103,18 @@ def test_a_wrong_proposal_is_rejected_though_lawful_ones_are_remembered(word: Pr
 
         assert isinstance(event, TrialRejected) and event.number == 1
         assert offence in event.reason
+
+
+def test_what_is_written_down_says_its_networks_own_kernel_and_whether_it_can_grow() -> None:
+    one: dict[str, JSON] = {"kind": "kernel", "convolution": "stage1.block1.conv1", "kernel": 7}
+    event = check(history(), REQUEST, proposed(one), at=2.0)
+    assert isinstance(event, TrialProposed)
+    assert (event.own_kernel, event.can_grow, event.tuned_by) == (3, True, "")
+
+    exactly = Budget(event.forward_flops, None, None)
+
+    full = check(history(exactly), REQUEST, proposed(one), at=2.0)
+    assert isinstance(full, TrialProposed) and not full.can_grow
 
 
 def test_what_one_budget_allows_is_rejected_under_a_smaller_one() -> None:

@@ -250,7 +250,7 @@ def test_in_a_run_batches_are_the_default_before_round_4_and_tuned_in_steps_of_8
 
     assert {event.batch_size for event in early} == {64}  # the default outside of the ranking schedule
     assert len({event.batch_size for event in late}) > 2
-    assert all(event.batch_size % 8 == 0 and 8 <= event.batch_size <= 4000 // (20 * 2) for event in late)
+    assert all(event.batch_size % 8 == 0 and 24 <= event.batch_size <= 4000 // (20 * 2) for event in late)
     assert all(event.kernel_size is None for event in early)
     assert {event.kernel_size for event in late} & {3, 5, 7}
 
@@ -268,11 +268,11 @@ def test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_mem
     assert plan.space.budget.batch == 32
 
 
-def test_ranking_runs_tune_from_round_4_batches_from_8_to_a_twentieth_of_a_ranks_images() -> None:
+def test_ranking_runs_tune_from_round_4_batches_up_to_a_twentieth_of_a_ranks_images() -> None:
     space = ranked_plan("cluster.accelerators=8").space
 
     assert space.tuning_from_round == 4
-    assert (space.default_batch_size, space.smallest_batch_size) == (448, 8)
+    assert (space.default_batch_size, space.smallest_batch_size) == (448, None)  # None: a quarter of the largest
     assert space.largest_batch_size == 1281167 // (20 * 8)
     assert configure([]).batch.default == 64
 

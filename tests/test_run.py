@@ -11,6 +11,7 @@ from aiperf.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff,
 from aiperf.events import (
     AnyEvent,
     BatchReduced,
+    Cause,
     EpochFinished,
     Progress,
     RunResumed,
@@ -438,3 +439,35 @@ def test_a_word_that_a_trial_is_prepared_which_comes_after_work_cuts_nothing_off
     (progress,) = heard(run, advanced(0, 1, 30), 8.0)
 
     assert isinstance(progress, Progress) and (progress.start, progress.end) == (5.0, 8.0)
+
+
+def test_checkpoints_of_trials_that_cannot_grow_are_dropped_but_the_best_of_them() -> None:
+    """Parents are looked for among the others alone: 40 full networks at the top leave the weights of one that can grow."""
+    events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01))
+    for number in range(1, 41):
+        events += [
+            requested(number),
+            msgspec.structs.replace(proposed(number, 4), can_grow=False),
+            begun(number, 4),
+            evaluated(number, 5, 0.5 + number % 7 / 100),
+            finished(number, 5, 0.5 + number % 7 / 100),
+        ]
+    run = replay(events)
+
+    dropped = {c.trial for c in decide(run, 6.0) if isinstance(c, DropCheckpoint)}
+
+    assert dropped == set(range(1, 41)) - {6}  # of equals the first
+    assert run.retained == {0, 6}
+
+
+@pytest.mark.parametrize("cause", ["divergence", "memory", "network", "machine"])
+def test_a_failed_trial_says_whose_failure_it_was(cause: Cause) -> None:
+    word = Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
+
+    assert hear(replay(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
+
+
+def test_a_trial_whose_parents_weights_are_gone_failed_by_the_machine() -> None:
+    (_, failed) = hear(replay(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0)
+
+    assert isinstance(failed, TrialFailed) and failed.cause == "machine"

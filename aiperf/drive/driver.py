@@ -184,7 +184,7 @@ class Driver:
                 for event in end(run, run.trials[command.trial], command.reason, now):
                     self._take(event)
             case GiveUp():
-                self._take(TrialFailed(at=now, trial=command.trial, reason=command.reason))
+                self._take(TrialFailed(at=now, trial=command.trial, reason=command.reason, cause="machine"))
             case WriteOff():
                 self._take(WorkerLost(at=now, worker=command.worker, reason=command.reason))
                 self._outbox.append(Release(worker=command.worker, reason=command.reason))

@@ -150,6 +150,7 @@ class Attempt:
                 attempt=order.attempt,
                 reason=f"out of memory even at batch {before}",
                 retry=False,
+                cause="memory",
             )
         self.batch_size, self.pace = reduced, self.pace_of(reduced)
         return OutOfMemory(trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced)
@@ -198,8 +199,9 @@ class Attempt:
                 Crashed(
                     trial=order.trial,
                     attempt=order.attempt,
-                    reason="an invented crash",
+                    reason="an invented crash" if fate.crash_can_be_retried else "an invented divergence",
                     retry=fate.crash_can_be_retried,
+                    cause="machine" if fate.crash_can_be_retried else "divergence",
                 )
             ]
         fate.out_of_memory_in = None

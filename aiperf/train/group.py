@@ -399,7 +399,13 @@ class RankGroup:
                 self._words.put(word)
             order = doing.order
             self._words.put(
-                Crashed(trial=order.trial, attempt=order.attempt, reason=failure.reason, retry=failure.retry)
+                Crashed(
+                    trial=order.trial,
+                    attempt=order.attempt,
+                    reason=failure.reason,
+                    retry=failure.retry,
+                    cause=failure.cause,
+                )
             )
 
     def _cause(self, ranks: Ranks) -> tuple[Failed, int]:

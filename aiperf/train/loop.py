@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import Future, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import torch
@@ -194,7 +195,7 @@ class _Attempt:
 
     def run(self) -> _Words:
         order = self._order
-        who = {"trial": order.trial, "attempt": order.attempt}
+        who: dict[str, Any] = {"trial": order.trial, "attempt": order.attempt}
         while True:
             try:
                 yield from self._from_here()
@@ -203,7 +204,7 @@ class _Attempt:
                 yield CheckpointGone(**who, missing=error.trial, reason=str(error))
                 return
             except NotHad as error:
-                yield Crashed(**who, reason=str(error), retry=False)
+                yield Crashed(**who, reason=str(error), retry=False, cause="network")
                 return
             except _Interrupted:
                 yield Crashed(**who, reason="interrupted", retry=True)
@@ -218,7 +219,8 @@ class _Attempt:
             if not agreed:
                 raise RankOutOfMemory(self._batch, word)
             if word is None:
-                yield Crashed(**who, reason=f"out of memory even at batch {self._batch}", retry=False)
+                reason = f"out of memory even at batch {self._batch}"
+                yield Crashed(**who, reason=reason, retry=False, cause="memory")
                 return
             if self._place.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -242,7 +244,7 @@ class _Attempt:
             yield from self._one_epoch(ready)
             if not math.isfinite(self._losses[-1]):
                 reason = f"diverged: the loss of epoch {self._epoch} is not finite"
-                yield Crashed(trial=order.trial, attempt=order.attempt, reason=reason, retry=False)
+                yield Crashed(trial=order.trial, attempt=order.attempt, reason=reason, retry=False, cause="divergence")
                 return
             if self._is_over():
                 reason = "epochs" if self._epoch >= order.last_epoch else "early stop"

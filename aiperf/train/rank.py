@@ -219,9 +219,11 @@ def _failure(error: BaseException) -> Failed:
         case RankFailed():
             return Failed(f"the exchange with the others broke: {error}", is_peer=True)
         case RankOutOfMemory():
-            return Failed(str(error), words=(error.word,) if error.word else (), retry=error.word is not None)
+            if error.word is not None:
+                return Failed(str(error), words=(error.word,))
+            return Failed(str(error), retry=False, cause="memory")
         case IllegalMorph() | DamagedMorph():
-            return Failed(str(error), retry=False)
+            return Failed(str(error), retry=False, cause="network")
         case AiperfError():
             return Failed(str(error), is_mendable=True)
         case _ if is_of_exchange(error):

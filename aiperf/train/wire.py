@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiperf.events import Cause
 from aiperf.messages import Train, Word
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import DataSetConf
@@ -84,6 +85,8 @@ class Failed:
     """Starting again would not help, and nothing that the user can mend from here."""
     retry: bool = True
     """Whether another attempt may end differently."""
+    cause: Cause = "machine"
+    """Whose failure it is."""
 
 
 Down = Setup | Do

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from morphism import (
@@ -18,15 +18,20 @@ from morphism import (
     Convolution,
     DamagedMorph,
     Deepen,
+    Dense,
     Fresh,
+    GlobalAveragePooling,
     Graph,
     IllegalMorph,
+    Input,
     Kernel,
     Lineage,
+    Map,
     Morph,
     Node,
     Relu,
     Skip,
+    Softmax,
     Widen,
     Zero,
     apply,
@@ -39,6 +44,8 @@ from morphism import (
     rebuild,
     shapes_after,
     start,
+    unreached,
+    useful_kernels,
 )
 from morphism.apply import copied_channels
 from morphism.legal import changes, wider
@@ -335,3 +342,76 @@ DAMAGED: list[JSON] = [
 def test_a_damaged_morph_is_refused(encoded: dict[str, JSON]) -> None:
     with pytest.raises(DamagedMorph):
         decode_morph(encoded)
+
+
+def reached(graph: Graph, index: int) -> bool:
+    """Whether every weight of a convolution meets a pixel at some place of the maps, tried at each place."""
+    op, entering, leaving = graph.nodes[index].op, graph.shapes[graph.nodes[index].inputs[0]], graph.shapes[index]
+    assert isinstance(op, Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
+    return all(
+        any(0 <= place * op.stride - op.padding + weight < edge for place in range(places))
+        for edge, places in ((entering.height, leaving.height), (entering.width, leaving.width))
+        for weight in range(op.kernel)
+    )
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3, 5, 7]), st.sampled_from([1, 2]), st.integers(0, 3))
+@settings(unhurried, max_examples=200)
+def test_a_kernel_may_grow_as_far_as_every_weight_reaches_a_pixel(
+    height: int, width: int, kernel: int, stride: int, padding: int
+) -> None:
+    assume(padding < kernel <= min(height, width) + 2 * padding)
+    wide = Node("relu", Relu(), (1,))
+    graph = Graph(
+        (
+            Node("image", Input(1, height, width)),
+            conv("stem", 0, kernel=1),
+            wide,
+            conv("inner", 2, kernel=kernel, padding=padding, stride=stride),
+            Node("pool", GlobalAveragePooling(), (3,)),
+            Node("dense", Dense(2), (4,)),
+            Node("softmax", Softmax(), (5,)),
+        )
+    )
+    index = graph.index("inner")
+    assert ("inner" in unreached(graph)) == (not reached(graph, index))
+
+    useful = useful_kernels(graph, index)
+
+    assert list(useful) == [size for size in range(kernel + 2, 8, 2) if reached(grow_kernel(graph, size), index)]
+    if stride == 1 and padding == kernel // 2:
+        assert all(size <= 2 * min(height, width) - 1 for size in useful)
+    offered = {morph.kernel for morph in legal(graph, NO_LIMIT) if isinstance(morph, Kernel)}
+    assert offered == (set(useful) if kernel >= 3 else set())
+
+
+def grow_kernel(graph: Graph, size: int) -> Graph:
+    """With a larger kernel of 'inner', as a journal from before the law may have it."""
+    op = graph.nodes[3].op
+    assert isinstance(op, Convolution)
+    larger = Convolution(op.out_channels, size, op.stride, op.padding + (size - op.kernel) // 2, op.groups)
+    return Graph((*graph.nodes[:3], Node("inner", larger, (2,)), *graph.nodes[4:]))
+
+
+@given(st.data())
+@settings(unhurried, max_examples=20)
+def test_nothing_that_is_offered_adds_a_weight_that_reaches_no_pixel(data: st.DataObject) -> None:
+    graph = data.draw(st.sampled_from(SMALL_STARTS) | graphs())
+    for _ in range(data.draw(st.integers(1, 6))):
+        morph = data.draw(morphs(graph))
+        if morph is None:
+            break
+        child = grow(graph, morph)
+
+        assert unreached(child).items() <= unreached(graph).items()
+        assert choices(child, NO_LIMIT).is_empty() == (legal(child, NO_LIMIT) == ())
+        graph = child
+
+
+def test_a_network_of_an_older_journal_with_kernels_beyond_its_maps_is_still_rebuilt() -> None:
+    graph = start("digits_small", image=8)  # its last maps have 2×2 pixels
+
+    old = rebuild(Lineage(graph, (Kernel("stage3.block2.conv2", 7),)))
+
+    assert unreached(old) == {"stage3.block2.conv2": 7}
+    assert Kernel("stage3.block2.conv2", 5) not in legal(graph, NO_LIMIT)

@@ -8,6 +8,7 @@ from morphism import Deepen, apply, rebuild
 from morphism.lineage import Lineage
 from searchers import (
     PARENTS,
+    Cause,
     CeilingKnown,
     Failed,
     Finished,
@@ -92,6 +93,28 @@ def test_weights_dropped_before_the_result_are_not_inherited_after_it() -> None:
 
     assert history.parents() == ()
     assert history.finished_seen() == (0,)
+
+
+def test_a_network_that_cannot_grow_is_nobodys_parent_however_good_it_is() -> None:
+    history = History(space())
+    grown(history, range(1))
+    history.tell([Proposed(1, 1, None, (), 64, None, "full", can_grow=False), Finished(1, 0.9), Finished(0, 0.5)])
+
+    assert history.parents() == (0,)
+    assert (history.inheritable(), history.inheritable_at(0)) == (1, 0)
+    assert history.finished_seen() == (0, 1)  # what it reached is looked at all the same
+    history.tell([WeightsDropped(1)])
+    assert history.parents() == (0,)
+
+
+def test_only_failures_by_the_hyperparameters_own_are_kept_for_tuning() -> None:
+    history = History(space())
+    grown(history, range(5))
+    causes: list[Cause] = ["machine", "divergence", "", "memory", "network"]
+
+    history.tell([Failed(number, cause) for number, cause in enumerate(causes)])
+
+    assert history.unfit_newest() == (1, 3)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))

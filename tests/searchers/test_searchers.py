@@ -190,5 +190,5 @@ def test_a_value_that_makes_no_searcher_is_named() -> None:
         EvolutionConf(tournament=0).build()
     with pytest.raises(UnusableConf, match=r"random\.morphs"):
         RandomConf(morphs=0).build()
-    with pytest.raises(UnusableConf, match=r"tpe\.tries"):
-        TpeConf(tries=0).build()
+    with pytest.raises(UnusableConf, match=r"tpe\.candidates"):
+        TpeConf(candidates=0).build()

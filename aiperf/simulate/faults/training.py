@@ -19,7 +19,7 @@ class Crash(Fault):
 
     rate: float = 0.1
     final: float = 0.2
-    """Share of crashes after which another attempt must end the same way."""
+    """Share of crashes after which another attempt must end the same way: the trial diverged."""
 
     def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
         if self.draw.random() < self.rate:

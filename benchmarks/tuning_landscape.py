@@ -1,0 +1,188 @@
+"""TPE on a stated landscape where batch size matters, networks grow, small batches diverge and kernels change.
+
+    python -m benchmarks.tuning_landscape [--seeds 24] [--trials 100] [--json FILE] [--beside NAME=FILE ...]
+
+No network is trained. The product's own searcher, tuner and driver's check make the proposals, eight workers run
+asynchronously, and a trial takes as long as its operations say. How near the proposed batches are to the landscape's best, and
+how many of the proposals diverge, is compared between the first and the last quarter of a search. `--json` keeps the figures,
+and `--beside` prints those of another state of the code in the same table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import exp, log2
+from pathlib import Path
+from random import Random
+
+from aiperf.events import ProposalRequested, TrialProposed
+from aiperf.messages import Propose, Unproposed
+from aiperf.propose import Proposer, check, make
+from benchmarks.pairs import describe_machine, interval_of_median
+from morphism import Budget, Convolution, Graph, cost, decode_morph, start
+from searchers import PARENTS, Failed, Finished, History, MorphismConf, Proposed, Space, TpeConf, WeightsDropped
+
+WORKERS = 8
+FIRST_SEED = 1000
+"""What is told to TPE was chosen on seeds 0 to 11: what is reported was not seen then."""
+NOISE = 0.004
+"""Standard deviation of a measured accuracy."""
+RETAINED = 2 * PARENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """Accuracy as a function of architecture and batch size.
+
+    error = 0.05 + 0.35 · exp(−0.5 · growth) + 0.01 · log2(batch/best)² + 0.005 · (k − kernel)², where growth is in forward
+    operations, as a power of two of the start's, and k is the mean edge of the kernels that are not 1×1. A batch below `bound`
+    diverges. best (96..384), bound (0.4..0.7 of it) and kernel (3..6) are drawn from the seed.
+    """
+
+    start: Graph
+    seed: int
+
+    @property
+    def drawn(self) -> tuple[float, float, float]:
+        """best, bound, kernel"""
+        random = Random(self.seed)
+        best = 96 * 4 ** random.random()
+        return best, best * random.uniform(0.4, 0.7), random.uniform(3, 6)
+
+    def accuracy(self, graph: Graph, batch_size: int) -> float | None:
+        """As a trial would measure it; None where it diverges."""
+        best, bound, kernel = self.drawn
+        if batch_size < bound:
+            return None
+        growth = log2(cost(graph).forward_flops / cost(self.start).forward_flops)
+        edges = [node.op.kernel for node in graph.nodes if isinstance(node.op, Convolution) and node.op.kernel > 1]
+        error = 0.05 + 0.35 * exp(-0.5 * growth) + 0.01 * log2(batch_size / best) ** 2
+        error += 0.005 * (statistics.fmean(edges) - kernel) ** 2
+        noise = Random(f"{self.seed} {graph.fingerprint} {batch_size}").gauss(0.0, NOISE)
+        return min(1.0, max(0.0, 1.0 - error + noise))
+
+
+@dataclass(slots=True)
+class Course:
+    """What a search proposed, in order, without the starting network."""
+
+    distances: list[float]
+    """Of each batch from the best, in images."""
+    failed: list[bool]
+    best_accuracy: float = 0.0
+    rejected: int = 0
+
+
+def search(seed: int, trials: int, smallest: int | None = 8) -> Course:
+    """A search of so many proposals by the product's own rules."""
+    graph = start("digits_small")
+    landscape, course = Landscape(graph, seed), Course([], [])
+    history = History(Space(graph, Budget.of(graph, 16), 256, smallest, 512, tuning_from_round=1))
+    proposer = Proposer(MorphismConf().build(), TpeConf().build())
+    running: list[tuple[float, int, float | None, bool]] = []
+    kept: list[tuple[float, int]] = []
+    now, number = 0.0, 0
+    while len(course.distances) < trials:
+        while len(running) < WORKERS and len(course.distances) < trials:
+            request = ProposalRequested(at=0.0, number=number, worker=0, round=4, seed=seed, position=1)
+            word = make(proposer, history, Propose(number=number, worker=0, round=4, seed=seed))
+            assert not isinstance(word, Unproposed), word.reason
+            event = check(history, request, word, 0.0)
+            number += 1
+            if not isinstance(event, TrialProposed):
+                course.rejected += 1
+                continue
+            history.tell([_told(event)])
+            grown = history.graph(event.number)
+            accuracy = landscape.accuracy(grown, 256 if event.number == 0 else event.batch_size)
+            if event.number == 0:
+                accuracy = accuracy or landscape.accuracy(grown, 512)
+            else:
+                course.distances.append(abs(event.batch_size - landscape.drawn[0]))
+                course.failed.append(accuracy is None)
+            seconds = event.forward_flops * (0.1 if accuracy is None else 1.0)  # a divergence shows early
+            heapq.heappush(running, (now + seconds, event.number, accuracy, event.can_grow))
+        now, finished, result, can_grow = heapq.heappop(running)
+        if result is None:
+            history.tell([Failed(finished, "divergence")])
+            continue
+        course.best_accuracy = max(course.best_accuracy, result)
+        history.tell([Finished(finished, result)])
+        if can_grow:
+            heapq.heappush(kept, (result, finished))
+        if len(kept) > RETAINED:
+            history.tell([WeightsDropped(heapq.heappop(kept)[1])])
+    return course
+
+
+def _told(event: TrialProposed) -> Proposed:
+    return Proposed(
+        event.number,
+        4,
+        event.parent,
+        tuple([decode_morph(morph) for morph in event.morphs]),
+        event.batch_size,
+        event.kernel_size,
+        event.fingerprint,
+        own_kernel=event.own_kernel,
+        can_grow=event.can_grow,
+    )
+
+
+Row = dict[str, list[float]]
+"""Of each seed: distance and share of failures in the first and the last quarter, and the best accuracy."""
+
+
+def row(courses: Iterable[Course]) -> Row:
+    """What is printed of the searches of one state of the code."""
+    found: Row = {name: [] for name in ("first", "last", "failed first", "failed last", "best")}
+    for course in courses:
+        quarter = len(course.distances) // 4
+        found["first"].append(statistics.median(course.distances[:quarter]))
+        found["last"].append(statistics.median(course.distances[-quarter:]))
+        found["failed first"].append(statistics.fmean(course.failed[:quarter]))
+        found["failed last"].append(statistics.fmean(course.failed[-quarter:]))
+        found["best"].append(course.best_accuracy)
+    return found
+
+
+def main() -> None:
+    """Prints a row for this state of the code, and one for each that stands beside it, as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=24)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--json", type=Path, help="keeps the figures there")
+    parser.add_argument("--beside", nargs="*", default=[], metavar="NAME=FILE", help="figures of other states")
+    asked = parser.parse_args()
+    began = time.process_time()
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    rows = {name: json.loads(Path(file).read_text()) for name, _, file in (w.partition("=") for w in asked.beside)}
+    rows["this code"] = row(search(seed, asked.trials) for seed in seeds)
+    rows["this code, from a quarter of the largest"] = row(search(seed, asked.trials, None) for seed in seeds)
+    if asked.json:
+        asked.json.write_text(json.dumps(rows["this code"]))
+    conditions = f"{asked.trials} tuned trials, {asked.seeds} seeds, {WORKERS} workers, batches from 8 to 512"
+    print(f"{describe_machine()}; digits_small, budget 16 × the start, {conditions}\n")
+    print("| | distance of the batch, first quarter | last quarter | failing, first quarter | last | best accuracy |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, found in rows.items():
+        shares = [f"{statistics.fmean(found[which]):.0%}" for which in ("failed first", "failed last")]
+        cells = [_median(found["first"]), _median(found["last"]), *shares, f"{statistics.median(found['best']):.4f}"]
+        print(f"| {name} | {' | '.join(cells)} |")
+    print(f"\n{time.process_time() - began:.0f} s of processor time")
+
+
+def _median(values: list[float]) -> str:
+    low, high = interval_of_median(values)
+    return f"{statistics.median(values):.0f} ({low:.0f}–{high:.0f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What batch size and kernel size gave a trial, beyond what growth in depth, width and branches explains.
+
+Accuracy rises as networks grow, by far more than tuning adds: told as it is, it praises whatever was drawn last. A ridge
+regression of the logarithm of the error on that growth, with its square for returns that diminish, takes it out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from searchers.distance import KINDS_OF_GROWTH, WITHOUT_KERNELS
+from searchers.gaussian import one_blas_thread
+from searchers.history import History
+
+_LEAST_ERROR: Final = 1e-3
+"""Errors below it are taken for it: their logarithms would drown all others'."""
+_RIDGE: Final = 0.1
+_DECIMALS: Final = 9  # floating point differs in the last bits between processors: differences below 1e-9 are ties
+
+
+def residuals(history: History, numbers: tuple[int, ...]) -> dict[int, float]:
+    """Of each finished trial by how much the logarithm of its error lies below what its growth lets expect."""
+    if not numbers:
+        return {}
+    rows = history.places.descriptors([history.outline(number) for number in numbers])
+    growth = rows.reshape(len(numbers), KINDS_OF_GROWTH, -1)[:, WITHOUT_KERNELS].reshape(len(numbers), -1)
+    inputs = np.column_stack([growth, growth.sum(axis=1) ** 2])
+    inputs -= inputs.mean(axis=0)
+    errors = np.log(np.maximum(_LEAST_ERROR, [1.0 - history.accuracies[number] for number in numbers]))
+    errors -= errors.mean()
+    with one_blas_thread():
+        normal = inputs.T @ inputs + _RIDGE * np.eye(inputs.shape[1])
+        found = inputs @ np.linalg.solve(normal, inputs.T @ errors) - errors
+    return {number: round(float(one), _DECIMALS) for number, one in zip(numbers, found, strict=True)}

@@ -771,7 +771,7 @@ BUDGET_AND_TUNING = (
     Rule(
         "out of memory is a pruned point",
         "searchers/history.py",
-        'self._pruned.append(Point(from_batch_size, kernel_size, "out of memory"))',
+        'self._pruned.append(Point(from_batch_size, self.own_kernel(number), "out of memory"))',
         "pass",
         ("tests/searchers/test_history.py::test_a_batch_that_shrank_is_known_and_its_point_is_pruned",),
     ),

@@ -119,7 +119,9 @@ def decide(run: Run, now: float) -> list[Command]:
             there = run.workers[worker]
             commands.append(Start(run.next_of(there), 1, worker, 1, there.round + 1))
     commands += _requests(run, taken)
-    commands += [DropCheckpoint(number, f"not among the best {len(run.best)} that can grow") for number in run.droppable]
+    commands += [
+        DropCheckpoint(number, f"not among the best {len(run.best)} that can grow") for number in run.droppable
+    ]
     return commands
 
 

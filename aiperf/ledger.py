@@ -9,7 +9,8 @@ import numpy as np
 
 from aiperf.books import Books
 from aiperf.intervals import Real
-from aiperf.score import Window, capacity, share_inside
+from aiperf.score import capacity
+from aiperf.windows import Window, share_inside
 
 
 @dataclass(frozen=True, slots=True)

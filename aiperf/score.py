@@ -14,25 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.books import Books
-
-BLOCKS = 40
-"""The 95 % interval resamples blocks of 1/40 of the valid window."""
-RESAMPLES = 2000
+from aiperf.evenness import METHOD, evenness
+from aiperf.windows import Window, share_inside
 
 Array = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Seconds since the run began, on the driver's clock."""
-
-    start: float
-    end: float
-
-    @property
-    def seconds(self) -> float:
-        """Its length; 0 where it never began."""
-        return max(0.0, self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +27,11 @@ class Score:
     flops_per_second: float | None
     """Inside the valid window; None before the warm-up is over."""
     flops_per_second_interval: tuple[float, float] | None
-    """95 %, by block bootstrap over the valid window."""
+    """95 %: how evenly this run went, not what another seed would give. None where there is too little of a sample."""
+    interval_method: int
+    """Version of that statistic (docs/benchmark.md)."""
+    interval_basis: str
+    """What its sample was; where there is none, why."""
     cumulative_flops_per_second: float
     """From the run's beginning."""
     regulated_flops_per_second: float | None
@@ -95,9 +84,12 @@ def score(books: Books, at: float | None = None) -> Score:
     busy = _busy_share(rows, books, valid_window)
     flops = counted / valid_window.seconds if valid_window.seconds > 0 else None
     error = error_at(books, end)
+    spread = evenness(books, valid_window)
     return Score(
         flops_per_second=flops,
-        flops_per_second_interval=_bootstrap(rows, valid_window, books.started.seed),
+        flops_per_second_interval=spread.interval,
+        interval_method=METHOD,
+        interval_basis=spread.basis,
         cumulative_flops_per_second=work(rows.flops, rows, Window(0.0, end)) / end if end > 0 else 0.0,
         regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
         error=error,
@@ -211,14 +203,6 @@ def _rows(books: Books) -> Rows:
     return Rows(columns.start, columns.end, columns.flops, columns.tensor_flops, columns.busy, columns.ranks)
 
 
-def share_inside(start: Array, end: Array, inside: Window) -> Array:
-    """Which part of each interval lies in a window, 0..1; an interval without length lies in it or not."""
-    length = end - start
-    overlap = np.minimum(end, inside.end) - np.maximum(start, inside.start)
-    moment = ((end > inside.start) & (end <= inside.end)).astype(np.float64)
-    return np.where(length > 0, np.clip(overlap, 0.0, None) / np.where(length > 0, length, 1.0), moment)
-
-
 def work(amount: Array, rows: Rows, inside: Window) -> float:
     """The sum of an amount over intervals, each in proportion to its part inside a window.
 
@@ -240,16 +224,6 @@ def _accumulated(rows: Rows, moments: Array) -> Array:
     rates = np.cumsum(np.concatenate([rate, -rate])[order])
     total = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(edges))])
     return np.asarray(np.interp(moments, edges, total), dtype=np.float64)
-
-
-def _bootstrap(rows: Rows, inside: Window, seed: int) -> tuple[float, float] | None:
-    if inside.seconds <= 0 or not len(rows.start):
-        return None
-    edges = np.linspace(inside.start, inside.end, BLOCKS + 1)
-    block = np.diff(_accumulated(rows, edges)) / np.diff(edges)
-    drawn = np.random.default_rng(seed).integers(0, BLOCKS, size=(RESAMPLES, BLOCKS))
-    low, high = np.percentile(block[drawn].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
 
 
 def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]:

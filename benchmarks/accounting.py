@@ -19,8 +19,9 @@ from aiperf.events import AnyEvent, EpochFinished, Progress, TrialFinished, Tria
 from aiperf.journal import read
 from aiperf.ledger import ledger
 from aiperf.plan import run_folder
-from aiperf.score import capacity, score, share_inside, window
+from aiperf.score import capacity, score, window
 from aiperf.units import duration, flops_per_second, share
+from aiperf.windows import share_inside
 from benchmarks.pairs import describe_machine
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 Line = dict[str, Any]
@@ -20,6 +21,7 @@ Line = dict[str, Any]
 class Row:
     """An interval of work."""
 
+    worker: int
     trial: int
     epoch: int
     start: float
@@ -54,6 +56,8 @@ class Reference:
     window_seconds: float
     wasted_flops: float
     busy_share: float | None
+    interval: tuple[float, float] | None
+    """Good to nine digits, as the page says."""
 
 
 def reference(lines: Iterable[str | bytes]) -> Reference:
@@ -64,6 +68,8 @@ def reference(lines: Iterable[str | bytes]) -> Reference:
     ranks: dict[int, int] = {}
     present: dict[int, tuple[float, int]] = {}
     changes: list[tuple[float, int]] = []
+    stays: dict[int, tuple[float, float]] = {}
+    down = 0.0
     attempts: dict[int, Attempt] = {}
     rows: list[Row] = []
     evaluations: list[tuple[float, float]] = []
@@ -77,10 +83,13 @@ def reference(lines: Iterable[str | bytes]) -> Reference:
             present[line["worker"]] = (line["at"], line["ranks"])
         elif kind == "WorkerLost":
             joined, of_it = present.pop(line["worker"])
+            stays[line["worker"]] = (joined, line["at"])
             changes += [(joined, of_it), (line["at"], -of_it)]
         elif kind == "RunResumed":
             end = None
-            for joined, of_it in present.values():
+            down += line["down_seconds"]
+            for worker, (joined, of_it) in present.items():
+                stays[worker] = (joined, last)
                 changes += [(joined, of_it), (last, -of_it)]
             present = {}
         elif kind == "TrialProposed":
@@ -102,14 +111,26 @@ def reference(lines: Iterable[str | bytes]) -> Reference:
             training, validation = costs[trial]
             counted = work["training_images"] * training + work["validation_images"] * validation
             rows.append(
-                Row(trial, epoch, work["start"], work["end"], float(counted), work["busy_seconds"], attempt.ranks)
+                Row(
+                    work["worker"],
+                    trial,
+                    epoch,
+                    work["start"],
+                    work["end"],
+                    float(counted),
+                    work["busy_seconds"],
+                    attempt.ranks,
+                )
             )
         if kind == "EpochFinished":
             attempts[trial].epoch = line["epoch"] + 1
             evaluations.append((line["at"], line["accuracy"]))
         last = line["at"]
     changes += present.values()
-    return figures(first, last if end is None else end, rows, evaluations, changes)
+    stays |= {worker: (joined, math.inf) for worker, (joined, _) in present.items()}
+    found = figures(first, last if end is None else end, rows, evaluations, changes)
+    found.interval = interval(rows, stays, down, first["warmup_seconds"], found.window_seconds)
+    return found
 
 
 def waste(rows: list[Row], trial: int, epoch: int) -> None:
@@ -150,7 +171,63 @@ def figures(
         window_seconds=seconds,
         wasted_flops=exactly([row.counted for row in rows if row.is_wasted]),
         busy_share=busy / whole if whole > 0 else None,
+        interval=None,
     )
+
+
+def interval(
+    rows: list[Row], stays: dict[int, tuple[float, float]], down: float, start: float, seconds: float
+) -> tuple[float, float] | None:
+    """The 95 % interval by its method 2."""
+    end = start + seconds
+
+    def done(some: list[Row], since: float, until: float) -> float:
+        return math.fsum(0.0 if row.is_wasted else row.counted * share(row, since, until) for row in some)
+
+    if seconds <= 0 or down > 0 or done(rows, start, end) == 0:
+        return None
+    stretches: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        if row.end > start and row.start < end:
+            stretches.setdefault((row.worker, row.trial), []).append(row)
+    lengths = [max(row.end for row in each) - min(row.start for row in each) for each in stretches.values()]
+    squares = exactly([length * length for length in lengths])
+    in_a_row = seconds * exactly(lengths) / squares if squares else 0.0
+    batches = min(10, math.floor(in_a_row / TRIALS_A_BATCH))
+    there = {worker: stay for worker, stay in stays.items() if stay[0] < end and stay[1] > start}
+    if batches >= 4:
+        edges = [start + seconds * index / batches for index in range(batches + 1)]
+        sample = [done(rows, a, b) * batches / seconds for a, b in pairwise(edges)]
+    elif len(there) >= 16 and all(joined <= start and left >= end for joined, left in there.values()):
+        sample = [done([r for r in rows if r.worker == one], start, end) * len(there) / seconds for one in there]
+    else:
+        return None
+    size, mean, slope, freedom = len(sample), math.fsum(sample) / len(sample), 0.0, len(sample) - 1
+    moments = [index - (size - 1) / 2 for index in range(size)]
+    if batches >= 4:
+        freedom = size - 2
+        slope = math.fsum(m * one for m, one in zip(moments, sample, strict=True)) / math.fsum(m * m for m in moments)
+    squared = math.fsum((one - mean - slope * m) ** 2 for m, one in zip(moments, sample, strict=True))
+    half = students_t(freedom) * math.sqrt(squared / freedom / size)
+    return max(0.0, mean - half), mean + half
+
+
+def students_t(freedom: int) -> float:
+    """Below which 97.5 % of Student's t lies, by halving; the distribution is Abramowitz and Stegun's 26.7.3 and 26.7.4."""
+    low, high = 0.0, 13.0
+    while high - low > 1e-13:
+        t = (low + high) / 2
+        angle = math.atan(t / math.sqrt(freedom))
+        term, total = (math.cos(angle), 0.0) if freedom % 2 else (1.0, 0.0)
+        for index in range(1 if freedom % 2 else 0, freedom - 1, 2):
+            total += term
+            term *= math.cos(angle) ** 2 * (index + 1) / (index + 2)
+        inside = (angle + math.sin(angle) * total) * 2 / math.pi if freedom % 2 else math.sin(angle) * total
+        low, high = (t, high) if inside < 0.95 else (low, t)
+    return low
+
+
+TRIALS_A_BATCH = 4
 
 
 def share(row: Row, start: float, end: float) -> float:

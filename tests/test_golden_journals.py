@@ -20,15 +20,21 @@ from searchers.propose import RULES
 
 GOLDEN = Path(__file__).parent / "golden"
 JOURNALS = sorted(GOLDEN.glob("*.jsonl"))
+INTERVALS = GOLDEN / "intervals.json"
+"""By the present method of the interval, which is a statistic beside the score and no part of it."""
 
 
 @pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)
 def test_a_recorded_journal_scores_the_same_to_the_last_digit(journal: Path) -> None:
     recorded = json.loads(journal.with_suffix(".score.json").read_text())
+    former = recorded.pop("flops_per_second_interval")  # by method 1
 
     scored = json.loads(json.dumps(as_json(score(books(read(journal))))))
 
+    interval = {name: scored.pop(name) for name in ("flops_per_second_interval", "interval_method", "interval_basis")}
     assert scored == recorded
+    assert interval == json.loads(INTERVALS.read_text())[journal.stem]
+    assert former != interval["flops_per_second_interval"]
 
 
 @pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)

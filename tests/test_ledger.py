@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from aiperf.books import books
 from aiperf.events import AnyEvent, Progress, TrialLost, WorkerLost
 from aiperf.ledger import ledger
-from aiperf.score import Window, busy_share, score, window
+from aiperf.score import busy_share, score, window
+from aiperf.windows import Window
 from tests.journals import begun, ended, finished, joined, prepared, proposed, requested, started
 
 RANKS = 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from aiperf.events import AnyEvent, BatchReduced, TrialLost, WorkerLost
 from aiperf.journal import NAME, read
 from aiperf.score import score
 from aiperf.simulate.cases import play, random_case
-from tests.journals import begun, ended, evaluated, interval, joined, one_trial, prepared, resumed
+from tests.journals import begun, ended, evaluated, interval, joined, one_trial, prepared, proposed, resumed, started
 from tests.reference_score import reference
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.jsonl"))
@@ -26,7 +27,16 @@ def agrees(journal: Path) -> None:
     found = asdict(score(books(read(journal))))
     with journal.open("rb") as lines:
         again = asdict(reference(line for line in lines if line.endswith(b"\n")))
+    agree(found, again)
+
+
+def agree(found: dict[str, Any], again: dict[str, Any]) -> None:
+    """To the last digit; the interval to nine."""
+    interval = again.pop("interval")
     assert {name: found[name] for name in again} == again
+    assert found["flops_per_second_interval"] == (
+        None if interval is None else pytest.approx(interval, rel=1e-9, abs=1e-9)
+    )
 
 
 @pytest.mark.parametrize("journal", GOLDEN, ids=lambda path: path.stem)
@@ -50,7 +60,7 @@ def both(events: list[AnyEvent]) -> None:
     """Both say the same of events, which need not be such that a run could have written them."""
     found = asdict(score(books(events)))
     again = asdict(reference(msgspec.json.encode(event) for event in events))
-    assert {name: found[name] for name in again} == again
+    agree(found, again)
 
 
 EDGES = [0.0, 10.0, 20.0, 100.0, 10.000000000000002, 99.99999999999999, 100.00000000000001]
@@ -110,3 +120,26 @@ def test_the_reference_counts_and_wastes_at_all() -> None:
     found = reference(journal.read_text().splitlines())
 
     assert found.flops_per_second and found.busy_share and found.error
+
+
+def rounds_of(workers: int, trials: int, seconds: float) -> list[AnyEvent]:
+    """Workers that train trial after trial, each of another speed, over the whole of a run of 110 s."""
+    events: list[AnyEvent] = [joined(worker, 0.0) for worker in range(workers)]
+    for number in range(workers * trials):
+        worker, turn = number % workers, number // workers
+        at = turn * seconds
+        events += [
+            proposed(number, at=at),
+            begun(number, at, worker=worker),
+            interval(number, at, at + seconds, 50 + 7 * number % 31, worker=worker),
+        ]
+    return [started(duration=110.0), *sorted(events, key=lambda event: event.at), ended(110.0)]
+
+
+@pytest.mark.parametrize(("workers", "trials"), [(1, 50), (3, 20), (16, 3), (17, 1), (15, 3), (2, 5)])
+def test_both_agree_on_the_interval_of_batches_of_workers_and_of_too_few_of_either(workers: int, trials: int) -> None:
+    events = rounds_of(workers, trials, 110.0 / trials)
+
+    both(events)
+    has_sample = trials >= 20 or workers >= 16
+    assert (score(books(events)).flops_per_second_interval is not None) == has_sample

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from aiperf.books import books
 from aiperf.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
 from aiperf.ledger import ledger
-from aiperf.score import Window, curve, score, window
+from aiperf.score import curve, score, window
+from aiperf.windows import Window
 from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
 
 

@@ -8,7 +8,8 @@ from aiperf.drive.driver import Driver
 from aiperf.live import MOST_WORKERS, LiveView, WorkerView
 from aiperf.procedure import epoch_limit
 from aiperf.run import Run, Worker
-from aiperf.score import Window, score, window_work
+from aiperf.score import score, window_work
+from aiperf.windows import Window
 
 NOW_SECONDS = 30.0
 """`now` is the work of the last so many seconds."""

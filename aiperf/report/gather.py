@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +29,12 @@ from aiperf.report.facts import (
 from aiperf.report.family import tree
 from aiperf.report.fold import Collected, OpenTrial, collect
 from aiperf.report.ranking import Breach, Candidate, breaches
+from aiperf.report.required import CHOSEN
 from aiperf.report.timeline import gantt
 from aiperf.report.utilisation import utilisation
-from aiperf.score import Score, Window, curve, score, window
+from aiperf.score import Score, curve, score, window
 from aiperf.system.telemetry import Doubt, Limits, Telemetry, died, doubts
+from aiperf.windows import Window, share_inside
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
@@ -58,7 +61,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
     return Report(
         run=_run(run, end),
         score=result,
-        breaches=_breaches(run, end, result, used.mfu_busy),
+        breaches=_breaches(run, inside, end, result, used.mfu_busy),
         doubts=_doubts(result, measured, run.started.simulated, _worked_until(books, inside)),
         curve=curve(books, CURVE_POINTS),
         errors=_errors(run),
@@ -189,7 +192,7 @@ def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
     )
 
 
-_OF_ONE_HOST = frozenset({"host", "scheduler", "accelerators"})
+_OF_ONE_HOST = frozenset({"host", "boot_id", "scheduler", "accelerators"})
 """Parts of a system description that differ between hosts that are alike (accelerators carry serial numbers)."""
 
 
@@ -250,18 +253,21 @@ def _doubts(
     return tuple(sorted(found, key=lambda doubt: order.index(doubt.severity)))
 
 
-def _breaches(run: Collected, end: float, result: Score, mfu: float | None) -> tuple[Breach, ...]:
-    ended = run.books.ended
+def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: float | None) -> tuple[Breach, ...]:
+    ended, config = run.books.ended, run.started.config
     late = [trial for trial in run.trials.values() if trial.proposed_for > 3]
+    # A configuration that does not say what was chosen is a rule of its own that cannot be told.
+    searcher, tuner = ((config.get(part) or {}).get("name", CHOSEN[part]) for part in ("searcher", "hpo"))
     return breaches(
         Candidate(
             is_simulated=run.started.simulated,
-            is_full_imagenet=bool(run.started.dataset.get("is_full_imagenet")),
-            dataset=str(run.started.dataset.get("name", "unknown")),
+            config=config,
+            images=run.started.dataset,
             start_fingerprint=start_fingerprint(run.started.start_graph),
             ranked_fingerprint=ranked_fingerprint(),
-            searchers=frozenset(trial.proposal.searcher for trial in run.trials.values()),
-            is_tuned=not late or any(trial.proposal.kernel_size is not None for trial in late),
+            searchers=frozenset(trial.proposal.searcher for trial in run.trials.values()) | {searcher},
+            is_tuned=tuned_by == CHOSEN["hpo"]
+            and (not late or any(trial.proposal.kernel_size is not None for trial in late)),
             duration_seconds=run.started.duration_seconds,
             warmup_seconds=run.started.warmup_seconds,
             window_seconds=result.window_seconds,
@@ -272,5 +278,23 @@ def _breaches(run: Collected, end: float, result: Score, mfu: float | None) -> t
             precisions=frozenset(preparation.precision for preparation in run.books.preparations),
             error=result.error,
             largest_mfu=mfu,
+            beside_master=_beside_master(run, inside),
         )
     )
+
+
+def _beside_master(run: Collected, inside: Window) -> tuple[str, ...] | None:
+    """Hosts of drivers on which a worker did work inside the window; None: not every description says which host it is of."""
+    drivers = [run.started.machine, *(resume.machine for resume in run.resumes)]
+    columns = run.books.intervals
+    at_work = np.unique(columns.worker[share_inside(columns.start, columns.end, inside) > 0]).tolist()
+    workers = [run.workers[number].joined.machine for number in at_work]
+    if not all(one.get("host") for one in (*drivers, *workers)):
+        return None
+    return tuple(sorted({str(one["host"]) for one in workers if any(_is_one_host(one, driver) for driver in drivers)}))
+
+
+def _is_one_host(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """By the kernel's boot, which containers of a host share, whatever they are called; by name where a boot is not known."""
+    boots = one.get("boot_id"), other.get("boot_id")
+    return boots[0] == boots[1] if all(boots) else one["host"] == other["host"]

@@ -128,7 +128,7 @@ def _header(report: Report) -> str:
             f'<p class="about">{_text(about)}</p>',
             '<div class="figures">',
             f'<dl class="headline"><div><dt>{_text(words.score_title(run))}</dt><dd{missing}>{_text(words.score(report))}'
-            f"<small>{_text(interval or 'no interval')}</small></dd></div></dl>",
+            f"<small>{_text(interval)}</small></dd></div></dl>",
             '<dl class="others">',
             *(
                 f"<div><dt>{_text(name)}</dt><dd>{_text(value)}<small>{_text(meaning)}</small></dd></div>"

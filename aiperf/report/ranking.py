@@ -1,22 +1,34 @@
-"""What keeps a run out of the ranking: rules as data, every breach listed at once.
+"""What keeps a run out of the ranking: every breach listed at once.
 
-Source: docs/benchmark.md, "A run that may be ranked" (the paper's Table IV, and decisions of this project). A run that
-breaks a rule still gets its figures; they are headed by these. A simulated run is never ranked; it is told besides which
-rules its configuration would break on a real machine.
+Source: docs/benchmark.md, "A run that may be ranked" (the paper's Table IV, and decisions of this project). What the options
+of a run must say is a table (`aiperf.report.required`); here are the rules on what came of them. A run that breaks a rule still
+gets its figures; they are headed by these. A simulated run is never ranked; it is told besides which rules its configuration
+would break on a real machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from aiperf.score import Window
+from aiperf.report.required import Found, offences, written
 from aiperf.units import duration, error, share
+from aiperf.windows import Window
 
 LARGEST_ERROR = 0.30
 SHORTEST_WARMUP_SECONDS = 3600.0
 SHORTEST_WINDOW_SECONDS = 3600.0
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+IMAGES = {
+    "name": "imagenet",
+    "training_images": 1_281_167,
+    "validation_images": 50_000,
+    "classes": 1000,
+    "image": 224,
+    "channels": 3,
+}
+"""What RunStarted.dataset says of all of ImageNet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +40,8 @@ class Breach:
     remedy: str
     is_unknown: bool = False
     """Whether it cannot be told if the rule is kept. That is no pass: it keeps a run out as well."""
+    option: str | None = None
+    """The option that the rule is about, where it is about one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +49,18 @@ class Candidate:
     """What the rules look at."""
 
     is_simulated: bool
-    is_full_imagenet: bool
-    dataset: str
+    config: Mapping[str, Any]
+    """RunStarted's."""
+    images: Mapping[str, Any]
+    """RunStarted.dataset."""
     start_fingerprint: str | None
     """None: the starting graph could not be read by this release."""
     ranked_fingerprint: str
     """That of resnet50_v1 at 224×224 with 1000 classes."""
     searchers: frozenset[str]
+    """The configured one, and those that made the proposals."""
     is_tuned: bool
-    """Whether a proposal from round 4 on was tuned, or none was made that late."""
+    """Whether tuning was chosen, and a proposal from round 4 on was tuned, or none was made that late."""
     duration_seconds: float
     warmup_seconds: float
     window_seconds: float
@@ -57,6 +74,8 @@ class Candidate:
     rolled_back_lines: int
     largest_mfu: float | None
     """None: there is no dense peak to hold the work against."""
+    beside_master: tuple[str, ...] | None
+    """Hosts that a driver ran on while one of their workers trained in the valid window; None: the journal does not tell."""
 
 
 SIMULATED = Breach(
@@ -66,10 +85,17 @@ SIMULATED = Breach(
 
 
 def _dataset(run: Candidate) -> Breach | None:
-    if run.is_full_imagenet:
-        return None
-    found = f"data set {run.dataset!r}, not all of ImageNet"
-    return Breach("ImageNet: 1,281,167 training and 50,000 validation images, 224×224", found, "dataset=imagenet")
+    rule, remedy = (
+        "ImageNet: 1,281,167 training and 50,000 validation images of 1000 classes, 224×224×3",
+        "dataset=imagenet",
+    )
+    unknown = [name for name in IMAGES if name not in run.images]
+    if unknown:
+        found = f"unknown: the journal does not tell of the data set: {', '.join(unknown)}"
+        return Breach(rule, found, remedy, is_unknown=True)
+    others = [f"{name} {run.images[name]}" for name, right in IMAGES.items() if run.images[name] != right]
+    found = f"data set {run.images['name']!r}, not all of ImageNet ({', '.join(others)})"
+    return Breach(rule, found, remedy) if others else None
 
 
 def _start(run: Candidate) -> Breach | None:
@@ -148,10 +174,33 @@ def _peak(run: Candidate) -> Breach | None:
     return Breach(rule, f"MFU {share(run.largest_mfu)}", "find what is counted wrongly")
 
 
+def _master(run: Candidate) -> Breach | None:
+    rule = "the master holds no accelerator's work"
+    remedy = "start the run on a machine that holds no worker"
+    if run.beside_master is None:
+        found = "unknown: the journal does not tell which host the driver and each worker were on"
+        return Breach(rule, found, remedy, is_unknown=True)
+    if not run.beside_master:
+        return None
+    return Breach(rule, f"a worker trained on the driver's host, {', '.join(run.beside_master)}", remedy)
+
+
+def of_option(found: Found) -> Breach:
+    """An option that is not as the table has it, in words."""
+    required = found.required
+    rule = f"{required.option} is {required.law}"
+    if found.is_missing:
+        return Breach(rule, "unknown: this journal does not say", "a run of this release", True, required.option)
+    # Neither name nor value of the law is what a user must write where the law is a bound.
+    return Breach(
+        rule, f"{required.option}={written(found.value)}", "as schedule=ranking has it", False, required.option
+    )
+
+
 Rule = Callable[[Candidate], Breach | None]
 
 OF_THE_CONFIGURATION: tuple[Rule, ...] = (_dataset, _start, _searcher, _tuning, _warmup, _window)
-OF_THE_RESULT: tuple[Rule, ...] = (_length, _rollback, _precision, _error, _peak)
+OF_THE_RESULT: tuple[Rule, ...] = (_length, _rollback, _precision, _error, _peak, _master)
 """In the order in which breaches are shown. That the journal is intact was checked when it was read."""
 
 
@@ -163,9 +212,14 @@ def breaches(run: Candidate) -> tuple[Breach, ...]:
     """
     if run.is_simulated:
         declared = replace(run, window_seconds=Window(run.warmup_seconds, run.duration_seconds).seconds)
-        return (SIMULATED, *_broken(OF_THE_CONFIGURATION, declared))
-    return _broken(OF_THE_CONFIGURATION + OF_THE_RESULT, run)
+        return (SIMULATED, *_broken(OF_THE_CONFIGURATION, declared), *_options(run))
+    return (*_broken(OF_THE_CONFIGURATION + OF_THE_RESULT, run), *_options(run))
 
 
 def _broken(rules: tuple[Rule, ...], run: Candidate) -> tuple[Breach, ...]:
     return tuple(breach for rule in rules if (breach := rule(run)) is not None)
+
+
+def _options(run: Candidate) -> Iterator[Breach]:
+    """Those of the configuration's table."""
+    return map(of_option, offences(run.config))

@@ -64,10 +64,11 @@ def result(report: Report) -> Table:
     if proposals.median_seconds is not None and proposals.largest_seconds is not None:
         median, longest = units.duration(proposals.median_seconds), units.duration(proposals.largest_seconds)
         made = f"median {median}, longest {longest}; {made}"
-    interval = (words.score_interval(report) or "no valid window").removeprefix("95 %: ")
+    between = score.flops_per_second_interval
+    interval = "none" if between is None else units.interval(*between, "FLOPS")
     rows = [
         (words.score_title(report.run), words.score(report), "work in the valid window ÷ its length"),
-        ("95 % interval", interval, "block bootstrap, blocks of 1/40 of the window"),
+        ("95 % interval", interval, words.interval_meaning(report)),
         ("cumulative score", units.flops_per_second(score.cumulative_flops_per_second), "from the run's beginning"),
         ("error", words.error(report), "1 − best measured top-1 accuracy on the validation images"),
         ("regulated score", words.regulated(report), "−ln(error) × score"),

@@ -23,7 +23,7 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     between = words.score_interval(report)
     yield (
         f"{words.score_title(run)} {words.score(report)}"
-        + (f" ({between})" if between else "")
+        + (f" ({between})" if score.flops_per_second_interval else "")
         + f" · regulated {words.regulated(report)} · error {words.error(report)}"
     )
     yield (
@@ -31,6 +31,8 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
         f"{units.flops_per_second(score.cumulative_flops_per_second)} · {units.count(score.trials_finished)} trials finished, "
         f"highest round {score.rounds} · busy {words.busy(report)} · MFU {words.share(report.utilisation.mfu)}"
     )
+    if score.flops_per_second is not None and score.flops_per_second_interval is None:
+        yield f"  {between}"
     if score.wasted_flops:
         yield f"  wasted {units.operations(score.wasted_flops)}: done again after a loss, and in no score"
     for doubt in report.doubts[:MOST_DOUBTS]:

@@ -23,10 +23,20 @@ def score(report: Report) -> str:
     return "no valid window" if value is None else units.flops_per_second(value)
 
 
-def score_interval(report: Report) -> str | None:
-    """`95 %: 40.1 to 42.0 TFLOPS`."""
+def score_interval(report: Report) -> str:
+    """`95 %: 40.1 to 42.0 TFLOPS by how evenly this run went`, or why there is none."""
     between = report.score.flops_per_second_interval
-    return None if between is None else f"95 %: {units.interval(*between, 'FLOPS')}"
+    if between is None:
+        return f"no 95 % interval: {report.score.interval_basis.removeprefix('none: ')}"
+    return f"95 %: {units.interval(*between, 'FLOPS')} by how evenly this run went"
+
+
+def interval_meaning(report: Report) -> str:
+    """What the interval says, and what its sample was."""
+    meaning = "how evenly this run went, not what another seed would give"
+    if report.score.flops_per_second_interval is None:
+        return f"{meaning}; {report.score.interval_basis}"
+    return f"{meaning}; Student's t over {report.score.interval_basis}"
 
 
 def regulated(report: Report) -> str:
@@ -91,13 +101,28 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
     """The rules that keep the run out of the ranking, each with its remedy, and what heads them below `standing`.
 
     A simulated run is out by what it is; its list, if there is one, is that of a real run of its configuration, and has a
-    heading that says so. Elsewhere `standing` is heading enough.
+    heading that says so. Elsewhere `standing` is heading enough. Options of one part of the configuration share a line.
     """
     broken = [breach for breach in report.breaches if breach != SIMULATED]
-    listed = [f"{breach.rule}; found: {breach.found}; to mend it: {breach.remedy}" for breach in broken]
+    listed = list(map(_in_one_line, _together(broken)))
     if not report.run.is_simulated or not broken:
         return "", listed
     return f"A real run of this configuration could not be ranked either: {_not_met(broken)}.", listed
+
+
+def _together(broken: Sequence[Breach]) -> list[list[Breach]]:
+    """Breaches by their lines: rules on options of one part of the configuration, broken or unknown, in one."""
+    lines: dict[tuple[object, ...], list[Breach]] = {}
+    for index, breach in enumerate(broken):
+        key = (index,) if breach.option is None else (breach.option.partition(".")[0], breach.is_unknown)
+        lines.setdefault(key, []).append(breach)
+    return list(lines.values())
+
+
+def _in_one_line(breaches: Sequence[Breach]) -> str:
+    first = breaches[0]
+    found = first.found if first.is_unknown else ", ".join(breach.found for breach in breaches)
+    return f"{', '.join(breach.rule for breach in breaches)}; found: {found}; to mend it: {first.remedy}"
 
 
 def _not_met(breaches: Sequence[Breach]) -> str:

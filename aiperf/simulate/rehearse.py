@@ -19,9 +19,10 @@ from aiperf.books import Books, books
 from aiperf.conf import RunConf
 from aiperf.journal import NAME, read
 from aiperf.ledger import ledger
-from aiperf.score import Window, capacity, score, share_inside, window
+from aiperf.score import capacity, score, window
 from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.sittings import drive
+from aiperf.windows import Window, share_inside
 from cluster.conf import SimulatedConf
 
 SEEDS_ALONE = 16

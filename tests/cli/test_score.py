@@ -6,14 +6,29 @@ import json
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cli.user import User, write_run
-from tests.journals import ended, evaluated, finished, interval, joined, one_trial, started
+from tests.journals import (
+    begun,
+    ended,
+    evaluated,
+    finished,
+    interval,
+    joined,
+    one_trial,
+    positioned,
+    proposed,
+    requested,
+    started,
+)
 
 CONTRACT = {
     "flops_per_second",
     "flops_per_second_interval",
+    "interval_method",
+    "interval_basis",
     "cumulative_flops_per_second",
     "regulated_flops_per_second",
     "error",
@@ -67,9 +82,35 @@ def test_json_keeps_its_contract(aiperf: User, tmp_path: Path) -> None:
     found = json.loads(aiperf("score", "whole", "--json").out)
 
     assert found.keys() == CONTRACT
-    low, high = found["flops_per_second_interval"]
-    assert low <= found["flops_per_second"] <= high
+    assert found["interval_method"] == 2
     assert found["doubts"] == ["56% of accelerator time idle"]
+
+
+def test_json_says_what_the_interval_is_of_or_why_there_is_none(aiperf: User, tmp_path: Path) -> None:
+    whole_run(tmp_path)
+    steady = [interval(0, 5.0 * index, 5.0 * index + 5.0, 90 + index % 3) for index in range(1, 20)]
+    split = [msgspec.structs.replace(each, trial=number) for number, each in enumerate(steady)]
+    orders = [
+        event
+        for number, each in enumerate(split)
+        for event in (
+            requested(number, at=each.start, round=number + 1),
+            proposed(number, at=each.start),
+            begun(number, each.start),
+            each,
+            evaluated(number, each.end, 0.5),
+            finished(number, each.end, 0.5),
+        )
+    ]
+    write_run(tmp_path / "runs" / "steady", positioned([started(), joined(), *orders, ended()]))
+
+    one_trial_long, many = (json.loads(aiperf("score", run, "--json").out) for run in ("whole", "steady"))
+
+    low, high = many["flops_per_second_interval"]
+    assert 0 < low < many["flops_per_second"] < high
+    assert many["interval_basis"] == "4 batches of 22.5 s"
+    assert one_trial_long["flops_per_second_interval"] is None
+    assert one_trial_long["interval_basis"].startswith("none: 1.6 trials in a row, and 16 are needed")
 
 
 def test_json_names_the_rules_that_keep_a_run_out_and_those_of_which_it_cannot_be_told(

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from aiperf.conf import RunConf, as_plain
 from aiperf.events import (
     SCHEMA,
     AnyEvent,
@@ -35,10 +36,12 @@ from aiperf.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.limits import LimitsConf, ScheduleConf
+from aiperf.limits import ScheduleConf
+from aiperf.train.data.conf import DigitsConf
 from aiperf.validator import config_hash
 from morphism import Budget, Graph, apply, cost, encode_morph, legal, start
 from morphism.codec import encode
+from searchers.conf import MorphismConf, TpeConf
 from tests.journals import positioned
 
 VERSIONS = {"aiperf-cluster": "0.1.0", "torch": "2.13.0", "horovod": "0.28.1", "ray": "2.60.0", "optuna": "5.0.0"}
@@ -92,12 +95,16 @@ class Shape:
 
 def started(shape: Shape, graph: Graph) -> RunStarted:
     """The first line."""
-    config: dict[str, Any] = {
-        "dataset": {"name": shape.dataset},
-        "schedule": msgspec.to_builtins(ScheduleConf(shape.duration, shape.warmup, list(shape.epochs))),
-        "limits": msgspec.to_builtins(LimitsConf()),
-        "searcher": {"name": "morphism"},
-    }
+    config = as_plain(
+        RunConf(
+            dataset=DigitsConf(shape.dataset),
+            schedule=ScheduleConf(shape.duration, shape.warmup, list(shape.epochs)),
+            searcher=MorphismConf(),
+            hpo=TpeConf(),
+            seed=shape.seed,
+        )
+    )
+    config["space"] = {"tuning_from_round": 4}
     return RunStarted(
         at=0.0,
         schema=SCHEMA,

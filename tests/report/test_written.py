@@ -22,8 +22,10 @@ from aiperf.events import AnyEvent, RunStarted
 from aiperf.journal import Journal
 from aiperf.report.gather import gather
 from aiperf.report.palette import COLOURS
-from aiperf.report.ranking import SIMULATED
+from aiperf.report.ranking import SIMULATED, of_option
+from aiperf.report.required import offences
 from aiperf.report.text import closing_lines
+from aiperf.report.words import broken_rules
 from aiperf.report.write import Paths, report_of, write, write_report
 from aiperf.system.log import Log, Session
 from aiperf.system.log import path as telemetry_of
@@ -334,14 +336,18 @@ def test_closing_lines_say_score_doubts_standing_and_where_the_report_is() -> No
 
 def test_rules_that_a_real_run_would_break_too_are_no_findings_of_the_simulation(tmp_path: Path) -> None:
     report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
-    heading = "A real run of this configuration could not be ranked either: 4 rules of a ranked run are not met."
+    broken = [each for each in report.breaches if each != SIMULATED]
+    heading = (
+        f"A real run of this configuration could not be ranked either: {len(broken)} rules of a ranked run are not met."
+    )
 
     lines = [line.strip() for line in closing_lines(report)]
     page = " ".join(Parsed(write(report, tmp_path).page.read_text("utf-8")).text)
 
     below = lines[lines.index(heading) + 1 :]
     assert lines[lines.index(heading) - 1].startswith("Simulated: ")
-    assert len(below) == 4 and all("; to mend it: " in line for line in below)
+    assert all("; to mend it: " in line for line in below)
+    assert [sum(each.rule in line for line in below) for each in broken] == [1] * len(broken)
     assert not any("a real machine" in line or "interrupted" in line for line in below)
     assert "UTC" not in page  # a virtual clock knows no date
     assert page.index("Simulated") < page.index("No work was done") < page.index(heading) < page.index(below[0])
@@ -356,7 +362,27 @@ def test_a_real_run_outside_the_ranking_has_one_heading_over_what_keeps_it_out()
     broken = f"{len(report.breaches) - unknown} rules of a ranked run are not met"
     first = lines.index(f"Outside the ranking: {broken}, of 1 rule it cannot be told.")
     assert unknown == 1
-    assert [line.split("; found: ")[0] for line in lines[first + 1 :]] == [each.rule for each in report.breaches]
+    below = lines[first + 1 :]
+    assert [sum(each.rule in line for line in below) for each in report.breaches] == [1] * len(report.breaches)
+    assert all("; found: " in line and "; to mend it: " in line for line in below)
+
+
+def test_options_of_one_part_of_the_configuration_share_a_line_and_unknown_ones_another() -> None:
+    config = {
+        **gather(SMALL).run.config,
+        "batch": {"default": 64, "smallest": 64, "largest": 128},
+        "hpo": {"name": "tpe"},
+    }
+    found = tuple(map(of_option, offences(config)))
+    broken = [each for each in found if (each.option or "").startswith("batch.")]
+    unknown = [each for each in found if each.is_unknown]
+
+    _, lines = broken_rules(replace(gather(SMALL), breaches=(*broken, *unknown)))
+
+    assert [line.split("; found: ")[1] for line in lines] == [
+        "batch.default=64, batch.smallest=64, batch.largest=128; to mend it: as schedule=ranking has it",
+        "unknown: this journal does not say; to mend it: a run of this release",
+    ]
 
 
 def test_a_simulated_run_by_the_rules_says_only_that_it_is_simulated() -> None:

@@ -36,9 +36,9 @@ from aiperf.journal import Journal
 from aiperf.messages import Advanced, Done, Train, Word, WorkerUp
 from aiperf.news import news
 from aiperf.run import Run, Trial, evolve
-from aiperf.score import Window
 from aiperf.simulate import laws
 from aiperf.simulate.cases import SCARCE, Case, Failed, explained, play, smaller
+from aiperf.windows import Window
 from searchers.history import CeilingKnown, History, News
 
 Plant = Callable[[pytest.MonkeyPatch], None]

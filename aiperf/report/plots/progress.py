@@ -15,6 +15,7 @@ from aiperf.report.facts import Report
 from aiperf.report.palette import BLUE, BLUE_PALE, LINE, MUTED, SHADE, SKY, VERMILION
 from aiperf.report.picture import Picture, drawn, legend_above, on_time_axis
 from aiperf.report.ranking import LARGEST_ERROR
+from aiperf.report.words import interval_meaning
 from aiperf.units import count, duration, flops_per_second, scale
 from aiperf.units import error as as_error
 
@@ -106,8 +107,8 @@ def score_over_time(report: Report) -> Picture:
     figure_of = "no valid window" if score.flops_per_second is None else flops_per_second(score.flops_per_second)
     caption = (
         f"Counted work, drawn at {len(curve)} evenly spaced moments. The score counts from the end of the warm-up "
-        f"({duration(run.warmup_seconds)}); momentary is the work between two of these moments. The interval is a "
-        "block bootstrap over the valid window."
+        f"({duration(run.warmup_seconds)}); momentary is the work between two of these moments. The 95 % interval: "
+        f"{interval_meaning(report)}."
     )
     return Picture(
         name, title, caption, f"Line chart of the score over {duration(run.end)}; at the end {figure_of}.", svg, png

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def test_the_interval_lies_around_the_score(kind: Kind, seed: int) -> None:
 @pytest.mark.parametrize("length", [2.0, 7.5])
 def test_trials_of_one_length_without_a_gap_are_as_many_in_a_row_as_fit(length: float) -> None:
     count = int(400 / length)
-    starts = np.arange(count) * length
+    starts = np.arange(count, dtype=np.float64) * length
     alike = np.zeros(count, dtype=np.int64)
     work = Work(alike, np.arange(count), starts, starts + length, np.ones(count))
 
@@ -79,7 +80,7 @@ def test_a_run_whose_driver_was_down_has_no_interval_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("change", [{"joined": 21.0}, {"left": 199.0}], ids=str)
-def test_workers_are_no_sample_where_one_came_or_went_in_the_window(change: dict[str, float]) -> None:
+def test_workers_are_no_sample_where_one_came_or_went_in_the_window(change: dict[str, Any]) -> None:
     work, there = a_run(replace(MANY, workers=20))
     assert evenness_of(work, there, INSIDE, 0.0).basis == "20 workers, each over the whole window"
 

@@ -266,7 +266,7 @@ def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: fl
             start_fingerprint=start_fingerprint(run.started.start_graph),
             ranked_fingerprint=ranked_fingerprint(),
             searchers=frozenset(trial.proposal.searcher for trial in run.trials.values()) | {searcher},
-            is_tuned=tuned_by == CHOSEN["hpo"]
+            is_tuned=tuner == CHOSEN["hpo"]
             and (not late or any(trial.proposal.kernel_size is not None for trial in late)),
             duration_seconds=run.started.duration_seconds,
             warmup_seconds=run.started.warmup_seconds,

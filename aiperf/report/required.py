@@ -90,7 +90,7 @@ REQUIRED = (
     Required("batch.default", Equals(448), "P"),
     Required("batch.smallest", Equals(8), "D"),
     Required("batch.largest", Equals(None), "D"),
-    Required("limits.buffer", Equals(2), "D"),
+    Required("limits.spares", Equals(1), "D"),
     Required("limits.attempts", Equals(3), "D"),
     Required("limits.trials", Equals(None), "D"),
     Required("limits.progress_seconds", Equals(5.0), "D"),

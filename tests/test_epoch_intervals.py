@@ -148,4 +148,9 @@ def test_a_recorded_journal_scores_the_same_when_each_end_of_an_epoch_is_one_lin
 
     scored = json.loads(json.dumps(as_json(score(books(events)))))
 
-    assert scored == recorded
+    beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic whose method is younger
+    assert {name: scored[name] for name in recorded if name not in beside} == {
+        name: figure for name, figure in recorded.items() if name not in beside
+    }
+    present = as_json(score(books(read(journal))))
+    assert [scored[name] for name in beside] == [present[name] for name in beside]

@@ -38,7 +38,7 @@ from aiperf.simulate.attempt import Attempt, Fate, Task, Worker
 from aiperf.simulate.checkpoints import Checkpoints
 from aiperf.simulate.clock import VirtualClock
 from aiperf.simulate.faults.fault import Fault
-from aiperf.simulate.learning import curve
+from aiperf.simulate.learning import Learning
 from aiperf.simulate.memory import Memory
 from aiperf.simulate.pace import Figures, Pace, pace
 from aiperf.simulate.witness import Witness
@@ -59,11 +59,14 @@ class World:
     space: Space
     proposer: Proposer
     memory: Memory
+    learning: Learning
     clock: VirtualClock
     checkpoints: Checkpoints
     faults: tuple[Fault, ...]
     figures: dict[int, Figures] = field(default_factory=dict)
     """Of every proposal that was made."""
+    floors: dict[int, float] = field(default_factory=dict)
+    """The errors that the trainings of every proposal tend to."""
     witness: Witness | None = None
     """Keeps what was truly done, where somebody wants to check."""
     inherited: dict[int, float] = field(default_factory=dict)
@@ -279,6 +282,7 @@ class SimulatedExecutor:
             # Now, while its graph is remembered: when the trial begins, hours later, it would have to be built again.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
             self.world.figures[order.number] = Figures.of(cost(graph))
+            self.world.floors[order.number] = self.world.learning.floor(graph)
         for fault in self._on_propose:
             changed = fault.asked(worker, order, answer)
             if changed is None:
@@ -338,10 +342,10 @@ class SimulatedExecutor:
             task=world.task,
             pace_of=partial(self._pace, figures, worker.speed),
             holds=partial(world.memory.holds, figures),
-            curve=curve(
+            curve=world.learning.curve(
                 order.seed,
                 world.task.classes,
-                figures.training_flops / cost(world.space.start).training_flops,
+                world.floors[order.trial],
                 world.inherited[order.trial],
                 order.last_epoch,
             ),

@@ -1,7 +1,8 @@
-"""Invented learning curves: seeded, saturating, better with more operations and with what was inherited.
+"""Invented learning curves: seeded, saturating, better with what was inherited, towards a floor that the architecture decides.
 
-The error of an epoch falls as a power of the epochs trained, towards a floor that itself falls as a power of the architecture's
-operations (the shape of Hestness et al. 2017, arXiv:1712.00409; the constants are ours). They say nothing about any data set.
+The error of an epoch falls as a power of the epochs trained. The floor falls as a power of the architecture's operations (the
+shape of Hestness et al. 2017, arXiv:1712.00409; the constants are ours), unless a run is given another `Learning`: what is
+measured of searchers is measured on stated landscapes (benchmarks/landscapes.py). They say nothing about any data set.
 """
 
 from __future__ import annotations
@@ -9,21 +10,27 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from typing import Protocol
+
+from morphism import Graph, cost
 
 _FLOOR = 0.22
 """The error that the starting graph tends to."""
 _FLOOR_EXPONENT = 0.15
 """How the floor falls with operations."""
+_LUCK = 0.03
+"""Of a training, as a share of its floor: the standard deviation of its logarithm."""
 _EPOCH_EXPONENT = 1.1
 _EPOCH_SCALE = 2.0
 _INHERITED = 0.8
 """Share of its parent's epochs that a child starts with."""
 _NOISE = 0.004
+"""Of an evaluation, as a share of its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One trial's learning, a function of its seed, its operations and what it inherited: the same in every attempt."""
+    """One trial's learning, a function of its seed, its floor and what it inherited: the same in every attempt."""
 
     chance_error: float
     """Of guessing: 1 − 1/classes."""
@@ -31,11 +38,15 @@ class Curve:
     inherited_epochs: float
     noise: tuple[float, ...]
     """Of each epoch, from 1."""
+    heat: tuple[float, ...] = ()
+    """By what share the learning rate of each epoch, from 1, raises its error; empty: by nothing."""
 
     def error(self, epoch: int) -> float:
         """1 − validation accuracy after an epoch (from 1)."""
         trained = self.inherited_epochs + epoch
         error = self.floor + (self.chance_error - self.floor) * math.pow(1 + trained / _EPOCH_SCALE, -_EPOCH_EXPONENT)
+        if self.heat:
+            error *= 1 + self.heat[epoch - 1]
         return min(self.chance_error, max(0.001, error * (1 + self.noise[epoch - 1])))
 
     def loss(self, epoch: int, classes: int) -> float:
@@ -47,10 +58,41 @@ class Curve:
         return _INHERITED * (self.inherited_epochs + epoch)
 
 
-def curve(seed: int, classes: int, relative_flops: float, inherited_epochs: float, epochs: int) -> Curve:
-    """`relative_flops`: forward operations as a multiple of the starting graph's. `epochs`: the most that will be asked for."""
+class Learning(Protocol):
+    """How well the trials of a simulated run learn."""
+
+    def floor(self, graph: Graph) -> float:
+        """The error that trainings of an architecture tend to, without luck; the same whenever it is asked for."""
+        ...
+
+    def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
+        """One training towards that floor; `epochs`: the most that will be asked for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ByOperations:
+    """More operations are better, wherever they are; the learning rate shows nowhere."""
+
+    start_flops: int
+    """Of one image in training, of the starting graph."""
+
+    def floor(self, graph: Graph) -> float:
+        """See Learning."""
+        return self.floor_of(cost(graph).training_flops)
+
+    def floor_of(self, training_flops: float) -> float:
+        """The floor of any architecture with so many operations an image."""
+        return float(_FLOOR * (training_flops / self.start_flops) ** -_FLOOR_EXPONENT)
+
+    def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
+        """See Learning."""
+        return curve(seed, classes, floor, inherited_epochs, epochs)
+
+
+def curve(seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
+    """A training towards a floor, with its luck; `epochs`: the most that will be asked for."""
     draw = random.Random(seed)
-    luck = math.exp(draw.gauss(0.0, 0.03))
-    floor = min(0.9, _FLOOR * relative_flops**-_FLOOR_EXPONENT * luck)
+    luck = math.exp(draw.gauss(0.0, _LUCK))
     noise = tuple([draw.gauss(0.0, _NOISE) for _ in range(epochs)])
-    return Curve(1 - 1 / classes, floor, inherited_epochs, noise)
+    return Curve(1 - 1 / classes, min(0.9, floor * luck), inherited_epochs, noise)

@@ -27,6 +27,7 @@ from aiperf.simulate.checkpoints import Checkpoints
 from aiperf.simulate.clock import VirtualClock
 from aiperf.simulate.executor import World
 from aiperf.simulate.fault_words import parse_all
+from aiperf.simulate.learning import ByOperations, Learning
 from aiperf.simulate.memory import memory_of
 from aiperf.simulate.pace import Figures, pace
 from aiperf.simulate.profile import calibrated, profile_of
@@ -112,8 +113,13 @@ def first_line(plan: Plan) -> RunStarted:
     return msgspec.structs.replace(first_event(plan, name, 0.0), simulated=True, versions={}, machine={})
 
 
-def world_of(opening: Opening, proposer: Proposer | None = None, witness: Witness | None = None) -> World:
-    """A world before its run; `proposer`: instead of the configured one."""
+def world_of(
+    opening: Opening,
+    proposer: Proposer | None = None,
+    witness: Witness | None = None,
+    learning: Learning | None = None,
+) -> World:
+    """A world before its run; `proposer`: instead of the configured one; `learning`: instead of that by operations."""
     plan, conf = opening.plan, opening.conf
     data = plan.dataset
     return World(
@@ -122,6 +128,7 @@ def world_of(opening: Opening, proposer: Proposer | None = None, witness: Witnes
         seed=plan.conf.seed,
         space=plan.space,
         memory=memory_of(conf, plan.conf.trainer, plan.graph),
+        learning=learning or ByOperations(cost(plan.graph).training_flops),
         proposer=proposer or proposer_of(plan.conf.searcher, plan.conf.hpo),
         clock=VirtualClock(),
         checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aiperf.simulate.checkpoints import Checkpoints
 from aiperf.simulate.clock import VirtualClock
-from aiperf.simulate.learning import curve
+from aiperf.simulate.learning import ByOperations, curve
 from aiperf.simulate.pace import Figures, exchange_seconds, pace
 from cluster.conf import LinkConf, SimulatedConf
 from morphism import cost, start
@@ -57,7 +57,8 @@ def test_an_exchange_behind_a_long_backward_pass_is_hidden_and_behind_a_short_on
 def test_a_curve_is_a_function_of_its_seed_and_lies_between_perfect_and_chance(
     seed: int, flops: float, inherited: float
 ) -> None:
-    first, again = (curve(seed, 1000, flops, inherited, 60) for _ in range(2))
+    floor = ByOperations(1).floor_of(flops)
+    first, again = (curve(seed, 1000, floor, inherited, 60) for _ in range(2))
 
     assert first == again
     assert all(0 < first.error(epoch) <= first.chance_error for epoch in range(1, 61))
@@ -65,7 +66,8 @@ def test_a_curve_is_a_function_of_its_seed_and_lies_between_perfect_and_chance(
 
 def test_on_average_more_operations_more_epochs_and_inherited_weights_are_better() -> None:
     def mean(flops: float, inherited: float, epoch: int) -> float:
-        return sum(curve(seed, 1000, flops, inherited, 60).error(epoch) for seed in range(50)) / 50
+        floor = ByOperations(1).floor_of(flops)
+        return sum(curve(seed, 1000, floor, inherited, 60).error(epoch) for seed in range(50)) / 50
 
     assert mean(4.0, 0, 60) < mean(1.0, 0, 60)
     assert mean(1.0, 0, 60) < mean(1.0, 0, 10) < mean(1.0, 0, 1)

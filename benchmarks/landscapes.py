@@ -1,0 +1,139 @@
+"""Stated landscapes: what an architecture is worth, from what it is made of; and trainings that find out, epoch by epoch.
+
+Coefficients are drawn anew for each seed, so that a searcher cannot be fitted to one. No network is trained.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import exp, log2
+from random import Random
+from typing import Final
+
+from aiperf.simulate.learning import Curve, curve
+from morphism import Convolution, Graph, Map, cost, layer_cost
+
+HEAT: Final = 0.4
+"""By what share the first epoch's learning rate raises the error; it falls with the learning rate, to nothing after 60 epochs."""
+HOT_NOISE: Final = 0.06
+"""Of an evaluation at that learning rate, as a share of its error; it falls likewise."""
+ANNEALED_OVER: Final = 60
+"""Epochs over which the learning rate falls (docs/benchmark.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """The error of an architecture: one of LANDSCAPES, with the coefficients of a seed."""
+
+    start: Graph
+    seed: int
+    name: str = "balanced"
+
+    def true_error(self, graph: Graph) -> float:
+        """What long trainings tend to, without luck and noise: 0..1."""
+        return min(1.0, max(0.01, LANDSCAPES[self.name](self.start, graph, Random(self.seed))))
+
+
+@dataclass(frozen=True, slots=True)
+class OnLandscape:
+    """Trainings of a simulated run (aiperf.simulate.learning.Learning): short ones are hot and noisy, as real ones are."""
+
+    landscape: Landscape
+
+    def floor(self, graph: Graph) -> float:
+        """The landscape's."""
+        return self.landscape.true_error(graph)
+
+    def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
+        """Annealed over 60 epochs, in however few it ends, with an evaluation's noise that falls with the learning rate."""
+        cold = curve(seed, classes, floor, inherited_epochs, epochs)
+        draw = Random(f"hot {seed}")
+        hot = [max(0.0, 1 - (epoch - 1) / ANNEALED_OVER) for epoch in range(1, epochs + 1)]
+        noise = [each + HOT_NOISE * share * draw.gauss(0.0, 1.0) for each, share in zip(cold.noise, hot, strict=True)]
+        return replace(cold, noise=tuple(noise), heat=tuple([HEAT * share for share in hot]))
+
+
+def balanced(start: Graph, graph: Graph, random: Random) -> float:
+    """Every stage pays, each by its own share; depth and width are to keep pace, and kernels have a best size.
+
+    error = 0.04 + Σ over stages of share_s · 0.30 · exp(−0.7 · c_s) + 0.02 · Σ (d_s − w_s − lean_s)² + 0.01 · (k − kernel)²
+    where, against the starting graph and in powers of two, c_s is growth of a stage's convolutions in forward operations,
+    d_s of their number and w_s of their mean channels, and k is the mean kernel edge of those that are not 1×1.
+    A stage is a height of maps. share_s (sum 1), lean_s (−0.5..0.5) and kernel (3.5..5.5) are drawn from the seed.
+    """
+    then, now = _stages(start), _stages(graph)
+    draws = [random.expovariate(1.0) for _ in then]
+    leans = [random.uniform(-0.5, 0.5) for _ in then]
+    kernel = random.uniform(3.5, 5.5)
+    error = 0.04
+    for height, draw, lean in zip(then, draws, leans, strict=True):
+        before, after = then[height], now[height]
+        capacity = log2(after.flops / before.flops)
+        depth = log2(after.convolutions / before.convolutions)
+        width = log2(after.mean_channels / before.mean_channels)
+        error += draw / sum(draws) * 0.30 * exp(-0.7 * capacity) + 0.02 * (depth - width - lean) ** 2
+    return error + 0.01 * (_mean_kernel(graph) - kernel) ** 2
+
+
+def one_stage(start: Graph, graph: Graph, random: Random) -> float:
+    """Growth of one stage pays, growth of any other only uses the budget up: error = 0.06 + 0.24 · exp(−1.0 · c), with c as in
+    `balanced`, of a stage that is drawn from the seed."""
+    then, now = _stages(start), _stages(graph)
+    height = random.choice(sorted(then))
+    return 0.06 + 0.24 * exp(-1.0 * log2(now[height].flops / then[height].flops))
+
+
+def punished(start: Graph, graph: Graph, random: Random) -> float:
+    """Growth is a loss, in one stage more than in another: error = 0.18 + Σ share_s · 0.10 · c_s, shares drawn from the seed."""
+    then, now = _stages(start), _stages(graph)
+    draws = {height: random.expovariate(1.0) for height in then}
+    total = sum(draws.values())
+    return 0.18 + sum(draws[at] / total * 0.10 * log2(now[at].flops / then[at].flops) for at in then)
+
+
+def saturated(start: Graph, graph: Graph, random: Random) -> float:
+    """Nothing helps and nothing harms: error = 0.20. What is named best differs by luck alone."""
+    return 0.20
+
+
+LANDSCAPES: Final[Mapping[str, Callable[[Graph, Graph, Random], float]]] = {
+    "balanced": balanced,
+    "one_stage": one_stage,
+    "punished": punished,
+    "saturated": saturated,
+}
+
+
+def growth(start: Graph, graph: Graph) -> float:
+    """Operations as a multiple of the start's."""
+    return cost(graph).training_flops / cost(start).training_flops
+
+
+@dataclass(slots=True)
+class _Stage:
+    flops: int = 0
+    convolutions: int = 0
+    channels: int = 0
+
+    @property
+    def mean_channels(self) -> float:
+        return self.channels / self.convolutions
+
+
+def _stages(graph: Graph) -> dict[int, _Stage]:
+    stages: dict[int, _Stage] = defaultdict(_Stage)
+    for node, shape in zip(graph.nodes, graph.shapes, strict=True):
+        if isinstance(node.op, Convolution) and isinstance(shape, Map):
+            stage = stages[shape.height]
+            stage.flops += layer_cost(node.op, (graph.shapes[node.inputs[0]],), shape).forward_flops
+            stage.convolutions += 1
+            stage.channels += shape.channels
+    return stages
+
+
+def _mean_kernel(graph: Graph) -> float:
+    edges = [node.op.kernel for node in graph.nodes if isinstance(node.op, Convolution) and node.op.kernel > 1]
+    return statistics.fmean(edges) if edges else 1.0

@@ -306,7 +306,7 @@ def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
         attempt=trial.attempt,
         reason=reason,
         accuracy=trial.best_accuracy,
-        told_accuracy=told_accuracy(run.limits.procedure, trial.round, trial.accuracies),
+        told_accuracy=told_accuracy(run.limits.procedure, trial.accuracies),
     )
 
 

@@ -30,7 +30,7 @@ class ScheduleConf:
     improvement: float = 0.001
     """By how much validation cross-entropy must fall to count as improved."""
     warmup_rounds: int = 3
-    """Rounds in which the search is told a predicted final accuracy, and after which tuning begins."""
+    """Rounds after which tuning begins."""
 
     def procedure(self) -> Procedure:
         """The rules of rounds and trials.

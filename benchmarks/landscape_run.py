@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiperf.conf import BudgetConf, RunConf
-from aiperf.events import ProposalRequested, TrialFinished, TrialProposed
+from aiperf.events import TrialFinished, TrialProposed, TrialStarted
 from aiperf.journal import NAME, read
 from aiperf.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.learning import Curve, Learning
@@ -76,17 +76,17 @@ class Course:
 def run(setting: Setting, searcher: SearcherConf, seed: int, learning: Learning) -> Course:
     """A run of so many finished trials, whose trainings are those of `learning`."""
     began = time.process_time()
-    opening = open_run(_conf(setting, searcher, seed))
+    opening = open_run(configured(setting, searcher, seed))
     world = world_of(opening, learning=learning)
     with tempfile.TemporaryDirectory(prefix="landscape-") as folder:
         path = Path(folder) / NAME
         drive(world, opening.first, path)
-        requests: dict[int, int] = {}
+        rounds: dict[int, int] = {}
         proposed: dict[int, TrialProposed] = {}
         finished: list[TrialFinished] = []
         for event in read(path):
-            if isinstance(event, ProposalRequested):
-                requests[event.number] = event.round
+            if isinstance(event, TrialStarted) and event.attempt == 1 and event.round is not None:
+                rounds[event.trial] = event.round
             elif isinstance(event, TrialProposed):
                 proposed[event.number] = event
             elif isinstance(event, TrialFinished):
@@ -95,9 +95,9 @@ def run(setting: Setting, searcher: SearcherConf, seed: int, learning: Learning)
     told = [
         Told(
             number=each.trial,
-            round=requests[each.trial],
+            round=rounds[each.trial],
             parent=proposal.parent,
-            parents_round=None if proposal.parent is None else requests[proposal.parent],
+            parents_round=None if proposal.parent is None else rounds[proposal.parent],
             accuracy=each.accuracy,
             told=each.told_accuracy,
             final=1 - _final_error(world.floors[each.trial], world.inherited[each.trial]),
@@ -127,7 +127,7 @@ def _best(trials: list[Told]) -> tuple[list[float], list[float]]:
     return best, measured
 
 
-def _conf(setting: Setting, searcher: SearcherConf, seed: int) -> RunConf:
+def configured(setting: Setting, searcher: SearcherConf, seed: int) -> RunConf:
     graph = start(setting.start)
     image = graph.shapes[0]
     assert isinstance(image, Map)
@@ -150,9 +150,7 @@ def _conf(setting: Setting, searcher: SearcherConf, seed: int) -> RunConf:
             image=image.height,
             channels=image.channels,
         ),
-        schedule=ScheduleConf(
-            duration_seconds=_FOR_EVER, warmup_seconds=1.0, warmup_rounds=setting.warmup_rounds
-        ),
+        schedule=ScheduleConf(duration_seconds=_FOR_EVER, warmup_seconds=1.0, warmup_rounds=setting.warmup_rounds),
         searcher=searcher,
         hpo=OffConf(),
         limits=LimitsConf(trials=setting.trials, silence_seconds=_FOR_EVER, progress_seconds=_FOR_EVER),

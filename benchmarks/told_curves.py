@@ -82,7 +82,9 @@ SCHEMES: dict[str, Scheme] = {
 def table(curves: Sequence[Recorded]) -> list[str]:
     """Markdown."""
     kinds = {"fresh weights": lambda each: not each.inherited, "inherited": lambda each: each.inherited}
-    lines = ["| told − best of 60 epochs | weights | " + " | ".join(f"round {n}" for n in (1, 2, 3, "4 and later")) + " |"]
+    lines = [
+        "| told − best of 60 epochs | weights | " + " | ".join(f"round {n}" for n in (1, 2, 3, "4 and later")) + " |"
+    ]
     lines.append("| --- | --- |" + " --- |" * len(ROUNDS))
     for name, scheme in SCHEMES.items():
         for kind, holds in kinds.items():
@@ -109,12 +111,15 @@ def train(images: Path, image: int, start_name: str, seeds: int, out: Path) -> N
     torch.set_num_threads(1)
     is_digits = str(images) == "digits"
     data_conf = DigitsConf() if is_digits else ImagesConf(root=str(images), image=image)
-    graph = start(start_name, image=8, channels=1, classes=10) if is_digits else start(start_name, image=image, classes=10)
+    channels = 1 if is_digits else 3
+    graph = start(start_name, image=8 if is_digits else image, channels=channels, classes=10)
     budget = Budget.of(graph, 4.0)
     conf = TrainerConf(threads=1, keep_checkpoints_seconds=1e9)
     with out.open("a") as file, tempfile.TemporaryDirectory() as folder, open_data(data_conf) as data:
 
-        def trained(name: str, number: int, parent: int | None, morphs: tuple[dict[str, object], ...], epochs: int) -> None:
+        def trained(
+            name: str, number: int, parent: int | None, morphs: tuple[dict[str, object], ...], epochs: int
+        ) -> None:
             order = Train(
                 trial=number,
                 attempt=1,

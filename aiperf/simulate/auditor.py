@@ -18,9 +18,27 @@ from aiperf.journal import read
 from aiperf.run import replay
 from aiperf.score import score
 from aiperf.simulate.attempt import Task
-from aiperf.simulate.laws import DUE, ENDS, IDLE, LIMITS, ONCE, ONE_TRIAL, REPLAY, SCORE, WAITS, WRITTEN, BrokenLaw
+from aiperf.simulate.laws import (
+    DUE,
+    ENDS,
+    GENERATIONS,
+    IDLE,
+    LIMITS,
+    ONCE,
+    ONE_TRIAL,
+    REPLAY,
+    SCORE,
+    WAITS,
+    WRITTEN,
+    BrokenLaw,
+)
 from aiperf.simulate.record import Record
 from aiperf.simulate.witness import Witness
+
+LATE_CHILDREN = 20
+"""Children in the last third of a run, from which on it can be said where they come from."""
+LATE_ROUND = 6
+"""The round from which on they are late: the first generations had time to be trained, and to be parents."""
 
 
 class Auditor:
@@ -35,6 +53,11 @@ class Auditor:
         self._record = Record(witness, task)
         self._last: Driver | None = None
         """The driver that sits, once it has finished a turn."""
+
+    @property
+    def descent(self) -> list[tuple[int, int]]:
+        """(round, round of its parent) of every proposal that has one, in order."""
+        return self._record.descent
 
     def on_disk(self, events: Sequence[AnyEvent]) -> None:
         """Each event against the laws."""
@@ -82,6 +105,7 @@ class Auditor:
         if self._last is not None and self._last.run.ended is not None:
             self._compare(self._last)
         self._check_books(path)
+        self._check_generations()
 
     def _check_orders(self) -> None:
         for trial, attempt in self._witness.orders:
@@ -90,6 +114,20 @@ class Auditor:
                     WRITTEN, f"attempt {attempt} of trial {trial} was ordered, and is not in the journal", trial
                 )
         self._witness.orders.clear()
+
+    def _check_generations(self) -> None:
+        # Were what is told of round 1 on a scale of its own, its trials would be the parents for ever, and no network would be
+        # grown from one that grew.
+        late = self._record.descent[-(len(self._record.descent) // 3) :]
+        if len(late) < LATE_CHILDREN or min(round_ for round_, _ in late) < LATE_ROUND:
+            return
+        of_first = sum(parent == 1 for _, parent in late)
+        if 2 * of_first > len(late):
+            raise BrokenLaw(
+                GENERATIONS,
+                f"{of_first} of the last {len(late)} children have a parent of round 1; these are of round "
+                f"{min(late)[0]} and later",
+            )
 
     # --- states
 

@@ -119,6 +119,8 @@ class Record:
     """All that were ever there."""
     trials: dict[int, Trial] = field(default_factory=dict)
     requests: dict[int, ProposalRequested] = field(default_factory=dict)
+    descent: list[tuple[int, int]] = field(default_factory=list)
+    """(round, round of its parent) of every proposal that has one, in order."""
     _trials_of: dict[str, list[int]] = field(default_factory=dict)
     """By fingerprint."""
     _ceilings: list[tuple[int, int]] = field(default_factory=list)
@@ -181,6 +183,8 @@ class Record:
                         (self.task.training_images, self.task.validation_images),
                     ),
                 )
+                if event.parent is not None:
+                    self.descent.append((request.round, self.trials[event.parent].round))
                 self._check_architecture(event)
                 self.workers[request.worker].waiting.add(event.number)
                 self.workers[request.worker].vain = 0

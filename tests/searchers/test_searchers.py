@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.search_landscape import Landscape, search
+from benchmarks.landscapes import Landscape
 from morphism import Budget, Deepen, Graph, apply, cost, legal, start
 from searchers import (
     EvolutionConf,
@@ -25,6 +25,7 @@ from searchers import (
     WeightsDropped,
     propose,
 )
+from tests.searchers.at_once import accuracy, search
 from tests.searchers.histories import SMALL, Run, runs, space
 
 SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]
@@ -159,13 +160,13 @@ def test_equal_results_change_nothing_for_the_worse_on_the_landscape() -> None:
     seeds = range(2)
 
     def coarse(landscape: Landscape, graph: Graph) -> float:
-        return round(landscape.accuracy(graph), 1)
+        return round(accuracy(landscape, graph), 1)
 
     told = []
     for seed in seeds:
         coarsely = partial(coarse, Landscape(SMALL, seed))
-        told.append(search(GUIDED, Landscape(SMALL, seed), 60, seed, accuracy=coarsely)[-1])
-    blind = [search(GUIDED, Landscape(SMALL, seed), 60, seed, accuracy=lambda graph: 0.5)[-1] for seed in seeds]
+        told.append(search(GUIDED, Landscape(SMALL, seed), 60, seed, told=coarsely)[-1])
+    blind = [search(GUIDED, Landscape(SMALL, seed), 60, seed, told=lambda graph: 0.5)[-1] for seed in seeds]
 
     assert sum(told) <= sum(blind)
 
@@ -173,7 +174,7 @@ def test_equal_results_change_nothing_for_the_worse_on_the_landscape() -> None:
 def test_the_landscape_is_a_function_of_the_architecture_and_its_seed() -> None:
     grown, _ = apply(SMALL, Deepen("stem.relu"))
 
-    assert Landscape(SMALL, 1).accuracy(grown) == Landscape(SMALL, 1).accuracy(grown)
+    assert accuracy(Landscape(SMALL, 1), grown) == accuracy(Landscape(SMALL, 1), grown)
     assert Landscape(SMALL, 1).true_error(grown) != Landscape(SMALL, 2).true_error(grown)
     assert Landscape(SMALL, 1).true_error(SMALL) > 0.3
 

@@ -1,0 +1,63 @@
+"""Generations grow: over a long run parents come from all rounds, whoever searches; and a run in which they do not is found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import aiperf.hear
+from aiperf.journal import NAME
+from aiperf.procedure import Procedure, predicted_accuracy
+from aiperf.simulate import laws
+from aiperf.simulate.auditor import Auditor
+from aiperf.simulate.laws import BrokenLaw
+from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.sittings import drive
+from aiperf.simulate.witness import Witness
+from benchmarks.landscape_run import Setting, configured
+from searchers.conf import EvolutionConf, RandomConf, SearcherConf
+
+LONG = Setting(workers=8, trials=80, factor=32.0)
+"""Ten rounds of every worker, and room to grow all the while."""
+
+
+def descent(searcher: SearcherConf, folder: Path) -> list[tuple[int, int]]:
+    """(round, round of its parent) of every child, of a run that kept all laws."""
+    opening = open_run(configured(LONG, searcher, seed=0))
+    witness = Witness()
+    world = world_of(opening, witness=witness)
+    auditor = Auditor(witness, world.task, random.Random(0))
+    drive(world, opening.first, folder / NAME, auditor)
+    auditor.finish(folder / NAME)
+    return auditor.descent
+
+
+@pytest.mark.parametrize("searcher", [EvolutionConf(), RandomConf()], ids=["evolution", "random"])
+def test_over_a_long_run_parents_come_from_later_and_later_rounds(searcher: SearcherConf, tmp_path: Path) -> None:
+    children = descent(searcher, tmp_path)
+
+    third = len(children) // 3
+    of_first = [sum(parent == 1 for _, parent in part) / third for part in (children[:third], children[-third:])]
+    assert of_first[1] < of_first[0] / 2
+    assert len({parent for _, parent in children}) > 5
+
+
+def told_by_the_round(procedure: Procedure, accuracies: Sequence[float]) -> float:
+    """As rules 3 had it: a prediction for epoch 60 after a short trial, a measurement after a long one."""
+    best, predicted = max(accuracies), predicted_accuracy(accuracies, procedure.epochs[-1])
+    is_early = len(accuracies) <= procedure.epochs[-2]
+    return predicted if is_early and predicted is not None and best <= predicted <= 1 else best
+
+
+def test_results_on_two_scales_keep_round_1_as_the_only_parents_and_that_breaks_a_law(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aiperf.hear, "told_accuracy", told_by_the_round)
+
+    with pytest.raises(BrokenLaw) as caught:
+        descent(EvolutionConf(), tmp_path)
+
+    assert caught.value.law == laws.GENERATIONS

@@ -358,8 +358,8 @@ class TrialFinished(Event, frozen=True, kw_only=True):
     accuracy: float
     """Best measured validation accuracy."""
     told_accuracy: float
-    """What the search is told: the curve of the first epochs, as many as round 1 has, fitted and read at the last of them. Before
-    rules 4: predicted for the last round's epochs in the warm-up rounds, else the best measured."""
+    """What the search is told: the curve of the first epochs, as many as round 1 has, fitted and read at the last of them.
+    Before rules 4: predicted for the last round's epochs in the warm-up rounds, else the best measured."""
 
 
 class TrialLost(Event, frozen=True, kw_only=True):

@@ -85,10 +85,10 @@ def ends_interval(since: float, left: float, every: float) -> bool:
 def told_accuracy(procedure: Procedure, accuracies: Sequence[float]) -> float:
     """What the search is told of a finished trial, of whatever round: its curve's value at the last epoch of round 1.
 
-    `accuracies`: validation top-1 of each epoch, 0..1, at least one. Every trial is looked at as one of round 1 would be: the law of
-    `predicted_accuracy` is fitted to its first epochs, as many as round 1 has, and read at the last of these, whether the trial ended
-    before it or went on. A prediction from 15 epochs and a measurement after 60 are not of one scale: held against each other, the
-    round decides and not the network. Under 5 epochs there is no fit, and the best of them is told.
+    `accuracies`: validation top-1 of each epoch, 0..1, at least one. Every trial is looked at as one of round 1 would be: the
+    law of `predicted_accuracy` is fitted to its first epochs, as many as round 1 has, and read at the last of these, whether
+    the trial ended before it or went on. A prediction from 15 epochs and a measurement after 60 are not of one scale: held
+    against each other, the round decides and not the network. Under 5 epochs there is no fit, and the best of them is told.
     """
     seen = accuracies[: procedure.epochs[0]]
     fitted = predicted_accuracy(seen, procedure.epochs[0])

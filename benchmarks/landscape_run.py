@@ -1,4 +1,4 @@
-"""One search on a landscape as a run makes it: the simulated cluster, with rounds, predictions, news that come late and a buffer.
+"""One search on a landscape as a run makes it: the simulated cluster, with rounds and news that come late.
 
 hear, decide and evolve, the searchers and the journal are those of a real run; only the trainings are invented.
 """
@@ -23,7 +23,7 @@ from morphism import Map, cost, start
 from searchers.conf import OffConf, SearcherConf
 
 EPOCH_SECONDS = 4.0
-"""Of the starting graph on one worker: short, since a driver looks about every half a second of a run; all else goes with it."""
+"""Of the starting graph on one worker: short, since a driver looks about every half a second of a run."""
 IMAGES = 50_000
 CLASSES = 10
 _FOR_EVER = 3e5

@@ -17,7 +17,7 @@ from aiperf.simulate.learning import Curve, curve
 from morphism import Convolution, Graph, Map, cost, layer_cost
 
 HEAT: Final = 0.4
-"""By what share the first epoch's learning rate raises the error; it falls with the learning rate, to nothing after 60 epochs."""
+"""By what share the first epoch's learning rate raises the error; it falls with it, to nothing after 60 epochs."""
 HOT_NOISE: Final = 0.06
 """Of an evaluation at that learning rate, as a share of its error; it falls likewise."""
 ANNEALED_OVER: Final = 60
@@ -87,7 +87,7 @@ def one_stage(start: Graph, graph: Graph, random: Random) -> float:
 
 
 def punished(start: Graph, graph: Graph, random: Random) -> float:
-    """Growth is a loss, in one stage more than in another: error = 0.18 + Σ share_s · 0.10 · c_s, shares drawn from the seed."""
+    """Growth is a loss, in one stage more than in another: error = 0.18 + Σ share_s · 0.10 · c_s, shares drawn."""
     then, now = _stages(start), _stages(graph)
     draws = {height: random.expovariate(1.0) for height in then}
     total = sum(draws.values())

@@ -5,9 +5,9 @@
 
 No network is trained. Each run is one of the simulated cluster, with its rounds, what is told after each, its buffer and news
 that are hours old (benchmarks/landscape_run.py); a landscape says what an architecture is worth, and its trainings find out
-epoch by epoch, hot and noisy while the learning rate is high (benchmarks/landscapes.py). What is compared is the true error of
-the trial that a run would name its best: the one with the best measured accuracy. `--save` keeps all courses, `--against` compares
-with those that another state of the code has saved, seed by seed.
+epoch by epoch, hot and noisy while the learning rate is high (benchmarks/landscapes.py). What is compared is the true error
+of the trial that a run would name its best: the one with the best measured accuracy. `--save` keeps all courses, `--against`
+compares with those that another state of the code has saved, seed by seed.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _print(
     pairs += [(f"against {name} of the other state", found) for name, found in former.items()]
     print(f"\n| guided − other, within a seed | {heads} | guided better |")
     print("| --- |" + " --- |" * len(places) + " --- |")
-    for against, found in pairs:
-        both = list(zip([course.best for course in courses["morphism"]], found, strict=True))
+    for against, others in pairs:
+        both = list(zip([course.best for course in courses["morphism"]], others, strict=True))
         cells = [_median([guided[trials - 1] - other[trials - 1] for guided, other in both]) for trials in places]
         wins = sum(guided[places[-1] - 1] < other[places[-1] - 1] for guided, other in both)
         print(f"| {against} | " + " | ".join(cells) + f" | {wins} of {len(both)} seeds |")

@@ -3,13 +3,13 @@
     python -m benchmarks.told_curves train --images FOLDER --out FILE.csv [--image 16] [--start resnet20] [--seeds 2]
     python -m benchmarks.told_curves FILE.csv …
 
-`train` trains with the product's own trainer, each network once and for 60 epochs, its learning rate annealed over them: a trial
-of an early round is the beginning of such a curve, since its learning rate falls by the same slope. Children grow by one or two
-morphs, drawn, from what a starting network was after 15 epochs (a parent of round 1) and after 60 (one of a later round). One
-line a network: its name, what it inherited (epochs), then the validation accuracy of each epoch.
+`train` trains with the product's own trainer, each network once and for 60 epochs, its learning rate annealed over them: a
+trial of an early round is the beginning of such a curve, since its learning rate falls by the same slope. Children grow by one
+or two morphs, drawn, from what a starting network was after 15 epochs (a parent of round 1) and after 60 (one of a later
+round). One line a network: its name, what it inherited (epochs), then the validation accuracy of each epoch.
 
-Without `train` it says, for each scheme of telling and each round, by how much the told value missed the best accuracy of the same
-curve after all 60 epochs: mean and standard deviation, over the networks of that kind.
+Without `train` it says, for each scheme of telling and each round, by how much the told value missed the best accuracy of the
+same curve after all 60 epochs: mean and standard deviation, over the networks of that kind.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from aiperf.messages import EpochDone, Train
 from aiperf.procedure import predicted_accuracy
@@ -81,18 +82,19 @@ SCHEMES: dict[str, Scheme] = {
 
 def table(curves: Sequence[Recorded]) -> list[str]:
     """Markdown."""
-    kinds = {"fresh weights": lambda each: not each.inherited, "inherited": lambda each: each.inherited}
+    kinds = {
+        "fresh": [each for each in curves if not each.inherited],
+        "inherited": [each for each in curves if each.inherited],
+    }
     lines = [
         "| told − best of 60 epochs | weights | " + " | ".join(f"round {n}" for n in (1, 2, 3, "4 and later")) + " |"
     ]
     lines.append("| --- | --- |" + " --- |" * len(ROUNDS))
     for name, scheme in SCHEMES.items():
-        for kind, holds in kinds.items():
+        for kind, of_kind in kinds.items():
             cells = []
             for round_, limit in enumerate(ROUNDS, start=1):
-                missed = [
-                    scheme(round_, each.accuracies[:limit]) - max(each.accuracies) for each in curves if holds(each)
-                ]
+                missed = [scheme(round_, each.accuracies[:limit]) - max(each.accuracies) for each in of_kind]
                 spread = statistics.stdev(missed) if len(missed) > 1 else 0.0
                 cells.append(f"{statistics.fmean(missed):+.3f} ± {spread:.3f} ({len(missed)})")
             lines.append(f"| {name} | {kind} | " + " | ".join(cells) + " |")
@@ -118,7 +120,7 @@ def train(images: Path, image: int, start_name: str, seeds: int, out: Path) -> N
     with out.open("a") as file, tempfile.TemporaryDirectory() as folder, open_data(data_conf) as data:
 
         def trained(
-            name: str, number: int, parent: int | None, morphs: tuple[dict[str, object], ...], epochs: int
+            name: str, number: int, parent: int | None, morphs: tuple[dict[str, Any], ...], epochs: int
         ) -> None:
             order = Train(
                 trial=number,
@@ -157,8 +159,8 @@ def train(images: Path, image: int, start_name: str, seeds: int, out: Path) -> N
                 trained(f"child-{seed}-{place}", 100 * seed + 10 + place, parent, morphs, EPOCHS)
 
 
-def _drawn(graph: Graph, budget: Budget, count: int, random: Random) -> tuple[dict[str, object], ...]:
-    morphs: list[dict[str, object]] = []
+def _drawn(graph: Graph, budget: Budget, count: int, random: Random) -> tuple[dict[str, Any], ...]:
+    morphs: list[dict[str, Any]] = []
     for _ in range(count):
         morph = drawn(choices(graph, budget), random)
         graph = grow(graph, morph)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,10 @@ class RunConf:
     """Go on with the run in this folder, after whatever end but that of its declared time."""
     resume_until: int | None = None
     """With resume: go on after this line of a damaged journal; what follows it is set aside in a file beside it."""
+
+    def __post_init__(self) -> None:
+        if self.trainer.decay_epochs is None and self.schedule.epochs:
+            self.trainer = replace(self.trainer, decay_epochs=self.schedule.epochs[-1])
 
 
 _CHOSEN_BY_NAME: dict[str, tuple[type[Any], ...]] = {

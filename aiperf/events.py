@@ -66,7 +66,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     start_graph: dict[str, Any]
     """The starting graph in the format of docs/graph-format.md."""
     dataset: dict[str, Any]
-    """Name, training_images, validation_images, classes, image, channels, is_full_imagenet."""
+    """Name, training_images, validation_images, classes, image, channels, is_full_imagenet, and label_noise: the share of the
+    training images that were given a wrong label on purpose (not recorded: none)."""
     duration_seconds: float
     """Declared length of the run."""
     warmup_seconds: float

@@ -70,6 +70,11 @@ def share(value: float, decimals: int = 1) -> str:
     return f"{sign}{percent:.{decimals}f} %"
 
 
+def label_noise(value: float) -> str:
+    """Wrong labels in words, as they stand beside a data set: `40 % of the training labels wrong on purpose`."""
+    return f"{100 * value:.3g} % of the training labels wrong on purpose"
+
+
 def error(value: float) -> str:
     """A classification error, two decimals: `2.41 %`."""
     return share(value, decimals=2)

@@ -834,8 +834,8 @@ TRAINING = (
     Rule(
         "learning rate: falls over 60 epochs",
         "aiperf/train/conf.py",
-        "decay_epochs: int = 60",
-        "decay_epochs: int = 90",
+        "decay_epochs: int | None = 60",
+        "decay_epochs: int | None = 90",
         (TRAIN + "test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_ends_after_60_epochs",),
     ),
     Rule(

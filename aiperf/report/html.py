@@ -101,7 +101,8 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
 
 def _header(report: Report) -> str:
     run, score = report.run, report.score
-    dataset = run.dataset.get("name", "unknown data set")
+    noise = words.label_noise(run.dataset)
+    dataset = f"{run.dataset.get('name', 'unknown data set')}{f' ({noise})' if noise else ''}"
     workers = len(report.workers)
     about = (
         f"{dataset} · {units.count(workers)} worker{'' if workers == 1 else 's'} · {words.when(run)} · {words.end(run)}"

@@ -252,7 +252,10 @@ def run(report: Report) -> Table:
 def _images(dataset: dict[str, object]) -> str:
     counts = [(dataset.get("training_images"), "training"), (dataset.get("validation_images"), "validation")]
     parts = [f"{units.count(value)} {kind}" for value, kind in counts if isinstance(value, int)]
-    return f"{' and '.join(parts)} images, {dataset.get('classes', '?')} classes" if parts else "sizes unknown"
+    if not parts:
+        return "sizes unknown"
+    noise = words.label_noise(dataset)
+    return f"{' and '.join(parts)} images, {dataset.get('classes', '?')} classes" + (f", {noise}" if noise else "")
 
 
 def configuration(report: Report) -> Table:

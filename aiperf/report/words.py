@@ -52,6 +52,12 @@ def error(report: Report) -> str:
     return "no evaluation" if report.score.error is None else units.error(report.score.error)
 
 
+def label_noise(dataset: Mapping[str, object]) -> str | None:
+    """`40 % of the training labels wrong on purpose`; None where all are as they should be."""
+    value = dataset.get("label_noise")
+    return units.label_noise(value) if isinstance(value, float) and value > 0 else None
+
+
 def share(value: float | None) -> str:
     """A part of one, or that it was not measured."""
     return units.NOT_MEASURED if value is None else units.share(value)

@@ -54,8 +54,9 @@ class TrainerConf:
     on a GPU."""
     learning_rate: float = 0.1
     """At the beginning of a trial; falls linearly."""
-    decay_epochs: int = 60
-    """Epochs after which the learning rate would reach zero; shorter rounds keep the slope."""
+    decay_epochs: int | None = 60
+    """Epochs after which the learning rate would reach zero; shorter rounds keep the slope. None: the epochs of the schedule's
+    last round, as a run's configuration then says (schedule=quick)."""
     momentum: float = 0.9
     weight_decay: float = 5e-5
     label_smoothing: float = 0.1

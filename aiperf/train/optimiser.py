@@ -20,6 +20,7 @@ def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float 
     >>> [round(learning_rate(TrainerConf(), epoch, 256), 4) for epoch in (1, 31, 60)]
     [0.1, 0.05, 0.0017]
     """
+    assert conf.decay_epochs is not None, "a run's configuration says how many: aiperf/conf.py"
     left = max(1, conf.decay_epochs - (epoch - 1)) / conf.decay_epochs
     return conf.learning_rate * _scale(conf, epoch - 1 + done, global_batch) * left
 

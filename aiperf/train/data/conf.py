@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.data.description import IMAGENET_MEAN, IMAGENET_STD
+from aiperf.train.data.description import DIGITS, IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
     from aiperf.train.data.opened import OpenData
@@ -78,6 +78,22 @@ class DigitsConf(DataSetConf):
     """1797 real handwritten digits of 8×8 grey pixels that ship inside scikit-learn, split 1437 / 360. The default."""
 
     name: str = "digits"
+    training_images: int = DIGITS.training_images
+    """Labelled images to train on, of the 1437: as many of each class as of all, chosen once by a constant seed."""
+    label_noise: float = 0.0
+    """Share of the training images whose label is wrong: another class, drawn once by a constant seed. Validation labels are
+    all right. conf/dataset/digits.yaml has the default run's."""
+
+    def __post_init__(self) -> None:
+        if not DIGITS.classes <= self.training_images <= DIGITS.training_images:
+            raise BadConfiguration(
+                f"dataset.training_images of the digits is {DIGITS.classes} to {DIGITS.training_images}; "
+                f"found {self.training_images!r}"
+            )
+        if not 0 <= self.label_noise < 1:
+            raise BadConfiguration(
+                f"dataset.label_noise is a share of the training images, at least 0 and below 1; found {self.label_noise!r}"
+            )
 
 
 @dataclass

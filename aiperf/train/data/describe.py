@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -68,8 +68,8 @@ def describe(conf: DataSetConf) -> DataSet:
     Corrupt images are counted here, since nothing is decoded: an opened set may hold a few fewer.
     """
     match known(conf):
-        case DigitsConf():
-            return DIGITS
+        case DigitsConf() as digits:
+            return replace(DIGITS, training_images=digits.training_images, label_noise=digits.label_noise)
         case SyntheticConf() as made_up:
             return DataSet(
                 made_up.name,

@@ -45,8 +45,8 @@ def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
     here, wholly; large ones as they are walked.
     """
     match known(conf):
-        case DigitsConf():
-            return OpenData(describe(conf), *digits.open_splits(), augment=False, how="8×8 pixels in memory")
+        case DigitsConf() as handwritten:
+            return OpenData(describe(conf), *digits.open_splits(handwritten), augment=False, how="8×8 pixels in memory")
         case SyntheticConf() as made_up:
             return OpenData(describe(conf), *synthetic.open_splits(made_up), augment=False, how="made up in memory")
         case Cifar10Conf() as cifar:

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from aiperf.errors import BadConfiguration
@@ -269,6 +271,47 @@ def test_digits_are_split_evenly_for_ever() -> None:
     assert abs(float(images.mean())) < 2e-3 and abs(float(images.std()) - 1) < 3e-3
     # golden: a change of the split would change every result ever recorded
     assert plain_labels[:12].tolist() == [4, 1, 2, 9, 5, 1, 1, 1, 3, 3, 6, 6]
+
+
+def test_a_stated_share_of_the_digits_training_labels_is_wrong_and_no_validation_label_is() -> None:
+    with open_data(DigitsConf()) as right, open_data(DigitsConf(label_noise=0.3)) as noisy:
+        images, labels = joined(list(training(right, 1437)))
+        same_images, given = joined(list(training(noisy, 1437)))
+        _, of_validation = joined(list(validation(right, 360)))
+        _, given_to_validate = joined(list(validation(noisy, 360)))
+
+    wrong = given != labels
+    assert torch.equal(same_images, images) and torch.equal(given_to_validate, of_validation)
+    assert int(wrong.sum()) == round(0.3 * 1437)
+    # each of the nine other classes is as likely: 431 wrong ones are 47.9 for each distance, with a deviation of 6.5
+    assert np.abs(np.bincount((given - labels)[wrong] % 10, minlength=10)[1:] - 431 / 9).max() < 4 * 6.5
+    # golden: other wrong labels would be another task
+    zeros = digits.mislabelled(np.zeros(1437, np.int64), 0.3)
+    assert {index: int(zeros[index]) for index in np.nonzero(zeros)[0][:5].tolist()} == {7: 3, 19: 8, 23: 5, 25: 1, 27: 1}
+
+
+@given(st.integers(10, 1437), st.floats(0, 0.999))
+@settings(max_examples=20, deadline=None)
+def test_fewer_digits_are_some_of_all_with_every_class_in_its_share(images: int, noise: float) -> None:
+    _, labels = digits.read()
+    training_labels = labels[digits.split(labels)[0]]
+
+    chosen = digits.spread(training_labels, images, seed=2021)
+
+    assert len(set(chosen.tolist())) == images
+    found = np.bincount(training_labels[chosen], minlength=10)
+    assert np.abs(found - np.bincount(training_labels) * images / 1437).max() < 1
+    wrong = digits.mislabelled(training_labels[chosen], noise) != training_labels[chosen]
+    assert wrong.sum() == round(noise * images)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("training_images", 9), ("training_images", 1438), ("label_noise", 1.0), ("label_noise", -0.1)],
+)
+def test_digits_that_there_are_not_are_refused(option: str, value: float) -> None:
+    with pytest.raises(BadConfiguration, match=rf"dataset.{option} .*found {value!r}"):
+        DigitsConf(**{option: value})  # type: ignore[arg-type]
 
 
 def test_synthetic_labels_can_be_learnt(tmp_path: Path) -> None:

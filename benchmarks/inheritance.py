@@ -79,7 +79,7 @@ class Arm:
     conf: Mapping[str, Any] | None = None
     """Options of the trainer that are another way."""
     change: Callable[[Family, State, int], State] | None = None
-    """Makes the child's weights of the parent's; None: as a run does."""
+    """Makes the child's weights of the parent's and the trial's seed; None: as a run does."""
 
 
 def inherited(family: Family, state: State, seed: int, relative: float) -> State:
@@ -146,6 +146,10 @@ def family_of(parent: Graph, seed: int) -> Family:
     return Family(parent, graph, tuple(morphs), tuple(plans))
 
 
+def _seed(seed: int, trial: int) -> int:
+    return derive(seed, "trial", trial)
+
+
 def operations(graph: Graph) -> int:
     """Of training with one image."""
     counted = cost(graph)
@@ -177,7 +181,7 @@ class Bench:
         begins = family.parent
         if arm.change is not None:
             found = load(CheckpointFolder(folder), PARENT, family.parent.fingerprint)
-            state = arm.change(family, dict(found.weights), seed)
+            state = arm.change(family, dict(found.weights), _seed(seed, TRIAL))
             save(Snapshot(CHANGED, 0, graph.fingerprint, state, {}, {}), CheckpointFolder(folder))
             parent, morphs, begins = CHANGED, (), graph
         return self._train(TRIAL, begins, graph, morphs, parent, epochs, arm.conf or {}, seed, folder)
@@ -210,7 +214,7 @@ class Bench:
             losses=(),
             best_accuracy=0.0,
             batch_size=self.batch,
-            seed=derive(seed, "trial", int(trial == PARENT)),
+            seed=_seed(seed, trial),
             progress_seconds=3600.0,
             edges=(),
         )

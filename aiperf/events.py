@@ -66,8 +66,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     start_graph: dict[str, Any]
     """The starting graph in the format of docs/graph-format.md."""
     dataset: dict[str, Any]
-    """Name, training_images, validation_images, classes, image, channels, is_full_imagenet, and label_noise: the share of the
-    training images that were given a wrong label on purpose (not recorded: none)."""
+    """Name, training_images, validation_images, classes, image, channels, is_full_imagenet, and noise: the deviation of
+    what was added to real images, as a share of a pixel's range (not recorded: 0)."""
     duration_seconds: float
     """Declared length of the run."""
     warmup_seconds: float

@@ -127,7 +127,7 @@ def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
             "image": dataset.image,
             "channels": dataset.channels,
             "is_full_imagenet": dataset.is_full_imagenet,
-            "label_noise": dataset.label_noise,
+            "noise": dataset.noise,
         },
         duration_seconds=plan.conf.schedule.duration_seconds,
         warmup_seconds=plan.conf.schedule.warmup_seconds,

@@ -70,9 +70,9 @@ def share(value: float, decimals: int = 1) -> str:
     return f"{sign}{percent:.{decimals}f} %"
 
 
-def label_noise(value: float) -> str:
-    """Wrong labels in words, as they stand beside a data set: `40 % of the training labels wrong on purpose`."""
-    return f"{100 * value:.3g} % of the training labels wrong on purpose"
+def noise(value: float) -> str:
+    """Noise added to real images, in words that stand beside the data set: `with added noise of 30 % of the pixel range`."""
+    return f"with added noise of {100 * value:.3g} % of the pixel range"
 
 
 def error(value: float) -> str:

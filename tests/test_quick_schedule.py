@@ -48,7 +48,7 @@ def test_a_decay_that_is_named_holds_and_the_journal_says_which_it_was() -> None
     assert line.config["trainer"]["decay_epochs"] == unnamed.schedule.epochs[-1]
 
 
-def test_a_journal_from_before_keeps_its_decay_and_its_labels() -> None:
+def test_a_journal_from_before_keeps_its_decay_and_its_images() -> None:
     plain = json.loads(json.dumps(as_plain(configure([]))))
     plain["trainer"]["decay_epochs"] = 60
     plain["dataset"] = {"name": "digits", "augment": True}
@@ -56,13 +56,13 @@ def test_a_journal_from_before_keeps_its_decay_and_its_labels() -> None:
     conf = from_plain(plain)
 
     assert conf.trainer.decay_epochs == 60
-    assert conf.dataset.label_noise == 0.0  # type: ignore[attr-defined]
+    assert conf.dataset.noise == 0.0  # type: ignore[attr-defined]
 
 
-def test_wrong_labels_of_the_default_task_stand_in_the_plan_the_journal_and_every_page(tmp_path: Path) -> None:
+def test_the_noise_of_the_default_task_stands_in_the_plan_the_journal_and_every_page(tmp_path: Path) -> None:
     conf = configure([])
-    assert isinstance(conf.dataset, DigitsConf) and conf.dataset.label_noise > 0
-    said = f"{100 * conf.dataset.label_noise:.3g} % of the training labels wrong on purpose"
+    assert isinstance(conf.dataset, DigitsConf) and conf.dataset.noise > 0
+    said = f"with added noise of {100 * conf.dataset.noise:.3g} % of the pixel range"
     plan = make_plan(conf, this_machine(conf))
     line = first_event(plan, "a run", 0.0)
     first, *others = invented(Shape(duration=60.0, warmup=10.0))
@@ -72,16 +72,16 @@ def test_wrong_labels_of_the_default_task_stand_in_the_plan_the_journal_and_ever
     report = report_of(tmp_path)
     page = write(report, tmp_path).page.read_text("utf-8")
 
-    assert line.dataset["label_noise"] == conf.dataset.label_noise
+    assert line.dataset["noise"] == conf.dataset.noise
     assert said in describe_plan(plan)
     assert said in closing_lines(report)[0]
     assert page.count(said) == 2, "beside the data set's name, and in the table of the run"
 
 
-def test_nothing_is_said_of_wrong_labels_where_there_are_none(tmp_path: Path) -> None:
-    conf = configure(["dataset.label_noise=0"])
+def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
+    conf = configure(["dataset.noise=0"])
 
-    assert "wrong" not in describe_plan(make_plan(conf, this_machine(conf)))
+    assert "noise" not in describe_plan(make_plan(conf, this_machine(conf)))
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.append(invented(Shape(duration=60.0, warmup=10.0)))
-    assert "wrong on purpose" not in write(report_of(tmp_path), tmp_path).page.read_text("utf-8")
+    assert "added noise" not in write(report_of(tmp_path), tmp_path).page.read_text("utf-8")

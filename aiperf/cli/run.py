@@ -15,7 +15,7 @@ from aiperf.plan import USUAL_START, Plan, make_plan, this_machine
 from aiperf.procedure import epoch_limit
 from aiperf.run import RETAINED
 from aiperf.system.describe import describe
-from aiperf.units import count, duration, label_noise, operations, size
+from aiperf.units import count, duration, noise, operations, size
 from cluster.conf import SimulatedConf
 from morphism import cost
 from searchers.history import Space
@@ -120,7 +120,7 @@ def describe_plan(plan: Plan) -> str:
             "data set",
             f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
             f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"
-            + (f", {label_noise(data.label_noise)}" if data.label_noise else ""),
+            + (f", {noise(data.noise)}" if data.noise else ""),
         ),
         (
             "time",

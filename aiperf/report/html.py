@@ -101,7 +101,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
 
 def _header(report: Report) -> str:
     run, score = report.run, report.score
-    noise = words.label_noise(run.dataset)
+    noise = words.noise(run.dataset)
     dataset = f"{run.dataset.get('name', 'unknown data set')}{f' ({noise})' if noise else ''}"
     workers = len(report.workers)
     about = (

@@ -254,7 +254,7 @@ def _images(dataset: dict[str, object]) -> str:
     parts = [f"{units.count(value)} {kind}" for value, kind in counts if isinstance(value, int)]
     if not parts:
         return "sizes unknown"
-    noise = words.label_noise(dataset)
+    noise = words.noise(dataset)
     return f"{' and '.join(parts)} images, {dataset.get('classes', '?')} classes" + (f", {noise}" if noise else "")
 
 

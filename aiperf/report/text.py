@@ -21,7 +21,7 @@ def closing_lines(report: Report, page: Path | None = None) -> tuple[str, ...]:
 def _lines(report: Report, page: Path | None) -> Iterator[str]:
     run, score = report.run, report.score
     between = words.score_interval(report)
-    noise = words.label_noise(run.dataset)
+    noise = words.noise(run.dataset)
     yield (
         f"{words.score_title(run)} {words.score(report)}"
         + (f" ({between})" if score.flops_per_second_interval else "")

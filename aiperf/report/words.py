@@ -52,10 +52,10 @@ def error(report: Report) -> str:
     return "no evaluation" if report.score.error is None else units.error(report.score.error)
 
 
-def label_noise(dataset: Mapping[str, object]) -> str | None:
-    """`40 % of the training labels wrong on purpose`; None where all are as they should be."""
-    value = dataset.get("label_noise")
-    return units.label_noise(value) if isinstance(value, float) and value > 0 else None
+def noise(dataset: Mapping[str, object]) -> str | None:
+    """`with added noise of 30 % of the pixel range`; None where nothing was added."""
+    value = dataset.get("noise")
+    return units.noise(value) if isinstance(value, float) and value > 0 else None
 
 
 def share(value: float | None) -> str:

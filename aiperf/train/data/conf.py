@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.data.description import DIGITS, IMAGENET_MEAN, IMAGENET_STD
+from aiperf.train.data.description import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
     from aiperf.train.data.opened import OpenData
@@ -27,6 +27,11 @@ def _at_least(conf: object, option: str, least: int) -> None:
     value = getattr(conf, option)
     if value < least:
         raise BadConfiguration(f"dataset.{option} is at least {least}; found {value!r}")
+
+
+def _check_noise(noise: float) -> None:
+    if not 0 <= noise <= 1:
+        raise BadConfiguration(f"dataset.noise lies between 0 and 1; found {noise!r}")
 
 
 @dataclass
@@ -78,22 +83,12 @@ class DigitsConf(DataSetConf):
     """1797 real handwritten digits of 8×8 grey pixels that ship inside scikit-learn, split 1437 / 360. The default."""
 
     name: str = "digits"
-    training_images: int = DIGITS.training_images
-    """Labelled images to train on, of the 1437: as many of each class as of all, chosen once by a constant seed."""
-    label_noise: float = 0.0
-    """Share of the training images whose label is wrong: another class, drawn once by a constant seed. Validation labels are
-    all right. conf/dataset/digits.yaml has the default run's."""
+    noise: float = 0.0
+    """Deviation of noise added to each pixel, as a share of its range: drawn anew in each epoch for a training image, once for
+    ever for a validation image. conf/dataset/digits.yaml has the default run's: without it the digits are learnt at once."""
 
     def __post_init__(self) -> None:
-        if not DIGITS.classes <= self.training_images <= DIGITS.training_images:
-            raise BadConfiguration(
-                f"dataset.training_images of the digits is {DIGITS.classes} to {DIGITS.training_images}; "
-                f"found {self.training_images!r}"
-            )
-        if not 0 <= self.label_noise < 1:
-            raise BadConfiguration(
-                f"dataset.label_noise is a share of the training images, at least 0 and below 1; found {self.label_noise!r}"
-            )
+        _check_noise(self.noise)
 
 
 @dataclass
@@ -122,8 +117,7 @@ class SyntheticConf(DataSetConf):
         _at_least(self, "validation_images", self.classes)
         _at_least(self, "image", 4)
         _at_least(self, "channels", 1)
-        if not 0 <= self.noise <= 1:
-            raise BadConfiguration(f"dataset.noise lies between 0 and 1; found {self.noise!r}")
+        _check_noise(self.noise)
 
 
 @dataclass

@@ -69,7 +69,7 @@ def describe(conf: DataSetConf) -> DataSet:
     """
     match known(conf):
         case DigitsConf() as digits:
-            return replace(DIGITS, training_images=digits.training_images, label_noise=digits.label_noise)
+            return replace(DIGITS, noise=digits.noise)
         case SyntheticConf() as made_up:
             return DataSet(
                 made_up.name,

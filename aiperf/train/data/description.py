@@ -31,8 +31,8 @@ class DataSet:
     mean: tuple[float, ...]
     """Per channel, of pixels in 0..1; images are given as (pixel − mean) / std."""
     std: tuple[float, ...]
-    label_noise: float = 0.0
-    """Share of the training images that were given a wrong label, so that the task is harder; never of validation images."""
+    noise: float = 0.0
+    """Deviation of the noise that was added to real images, as a share of a pixel's range, so that the task is harder."""
 
     def __post_init__(self) -> None:
         assert self.training_images > 0 and self.validation_images > 0 and self.classes > 1, self

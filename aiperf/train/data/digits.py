@@ -1,4 +1,4 @@
-"""The handwritten digits that ship inside scikit-learn, with a split that never changes; fewer of them, or wrong labels, on wish."""
+"""The handwritten digits that ship inside scikit-learn, with a split that never changes; under noise, where that is wished."""
 
 from __future__ import annotations
 
@@ -15,38 +15,26 @@ from aiperf.train.data.description import DIGITS
 from aiperf.train.data.errors import MissingData
 from aiperf.train.data.inmemory import InMemory, Stored
 from aiperf.train.data.order import draws
+from aiperf.train.data.pixel_noise import PixelNoise
 from aiperf.train.data.pixels import Normaliser
 
-# Constants: the split, the choice of fewer images and which labels are wrong are part of the set's definition.
-_SPLIT_SEED, _FEWER_SEED, _NOISE_SEED = 2020, 2021, 2022
+# Constants: the split, and the noise of the validation images, are part of the set's definition.
+_SPLIT_SEED, _NOISE_SEED = 2020, 2021
 _GREYS = 16  # pixels are 0..16
 
 
 def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of the training and of the validation images: a fifth of every class (largest remainders first) validates."""
-    validates = np.zeros(len(labels), np.bool_)
-    validates[spread(labels, DIGITS.validation_images, _SPLIT_SEED)] = True
-    return np.nonzero(~validates)[0], np.nonzero(validates)[0]
-
-
-def spread(labels: NDArray[np.int64], images: int, seed: int) -> NDArray[np.int64]:
-    """Numbers of so many images, drawn from every class in its share of all; largest remainders first."""
-    exact = np.bincount(labels) * images / len(labels)
+    exact = np.bincount(labels) * DIGITS.validation_images / len(labels)
     wanted = np.floor(exact).astype(np.int64)
-    for label in np.argsort(wanted - exact, kind="stable")[: images - wanted.sum()]:
+    for label in np.argsort(wanted - exact, kind="stable")[: DIGITS.validation_images - wanted.sum()]:
         wanted[label] += 1
-    lot = draws(np.arange(len(labels), dtype=np.int64), 1, seed)[:, 0]
-    members = [np.nonzero(labels == label)[0] for label in range(len(wanted))]
-    return np.concatenate([of[np.argsort(lot[of], kind="stable")[:count]] for of, count in zip(members, wanted, strict=True)])
-
-
-def mislabelled(labels: NDArray[np.int64], share: float) -> NDArray[np.int64]:
-    """The labels as they are given to training: that share of them (to the nearest image) is another class, each as likely."""
-    lot, other = draws(np.arange(len(labels), dtype=np.int64), 2, _NOISE_SEED).T
-    wrong = np.argsort(lot, kind="stable")[: round(share * len(labels))]
-    given = labels.copy()
-    given[wrong] = (labels[wrong] + 1 + (other[wrong] * (DIGITS.classes - 1)).astype(np.int64)) % DIGITS.classes
-    return given
+    lot = draws(np.arange(len(labels), dtype=np.int64), 1, _SPLIT_SEED)[:, 0]
+    validates = np.zeros(len(labels), np.bool_)
+    for label, count in enumerate(wanted):
+        members = np.nonzero(labels == label)[0]
+        validates[members[np.argsort(lot[members], kind="stable")[:count]]] = True
+    return np.nonzero(~validates)[0], np.nonzero(validates)[0]
 
 
 def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -63,15 +51,17 @@ def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def open_splits(conf: DigitsConf) -> tuple[InMemory, InMemory]:
-    """Training and validation, in memory."""
+    """Training and validation, in memory. Noise is part of a validation image, and falls anew on a training image."""
     images, labels = read()
     pixels = torch.from_numpy(np.rint(images * (255 / _GREYS)).astype(np.uint8))[..., None]
     normalise = Normaliser(DIGITS.image, DIGITS.mean, DIGITS.std)
     training, validation = split(labels)
-    training = np.sort(training[spread(labels[training], conf.training_images, _FEWER_SEED)])
-    given = labels.copy()
-    given[training] = mislabelled(labels[training], conf.label_noise)
-    of_training, of_validation = (
-        InMemory(Stored(pixels[torch.from_numpy(chosen)]), given[chosen], normalise) for chosen in (training, validation)
+    to_validate = pixels[torch.from_numpy(validation)]
+    noise = None
+    if conf.noise:
+        noise = PixelNoise((DIGITS.image, DIGITS.image, DIGITS.channels), conf.noise)
+        to_validate = noise.added(to_validate, validation, _NOISE_SEED, 0)
+    return (
+        InMemory(Stored(pixels[torch.from_numpy(training)]), labels[training], normalise, noise=noise),
+        InMemory(Stored(to_validate), labels[validation], normalise),
     )
-    return of_training, of_validation

@@ -2,7 +2,7 @@
 
 No thread takes part: on a processor that trains, one would only take time from the training; on an accelerator the
 operations are enqueued in microseconds. A small set that nothing augments is normalised once and laid out anew for each pass,
-so that a batch is a slice.
+so that a batch is a slice; under noise it is normalised anew for each pass too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from aiperf.train.data.batches import Batch, Batches, Pass
 from aiperf.train.data.crops import shifts
 from aiperf.train.data.order import Step
+from aiperf.train.data.pixel_noise import PixelNoise
 from aiperf.train.data.pixels import Normaliser, shifted
 from aiperf.train.data.transfer import to_device
 
@@ -76,12 +77,21 @@ class Stored:
 class InMemory:
     """A split whose images are pixels in memory."""
 
-    def __init__(self, pixels: Pixels, labels: NDArray[np.int64], normalise: Normaliser, padding: int = 0) -> None:
-        """`padding`: pixels added at each side before training images are cut back at random and flipped; 0: neither."""
+    def __init__(
+        self,
+        pixels: Pixels,
+        labels: NDArray[np.int64],
+        normalise: Normaliser,
+        padding: int = 0,
+        noise: PixelNoise | None = None,
+    ) -> None:
+        """`padding`: pixels added at each side before training images are cut back at random and flipped; 0: neither.
+        `noise`: falls on training images, anew in each epoch."""
         self._pixels = pixels
         self._labels = torch.from_numpy(labels)
         self._normalise = normalise
         self._padding = padding
+        self._noise = noise
         self._normalised: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
         self._primed: _InlineBatches | None = None
 
@@ -110,6 +120,8 @@ class InMemory:
         pixels = self._pixels.gather(numbers, walk.device)
         if walk.augment and self._padding:
             pixels = shifted(pixels, shifts(mine, self._padding, walk.seed, walk.epoch), self._padding)
+        if walk.is_training and self._noise is not None:
+            pixels = self._noise.added(pixels, mine, walk.seed, walk.epoch)
         labels = to_device(self._labels[numbers], walk.device)
         images = self._normalise(pixels, walk.dtype, walk.channels_last)
         return Batch(images, labels, len(mine), step.images)
@@ -119,9 +131,13 @@ class InMemory:
         if walk.augment and self._padding:
             return None
         device, dtype = walk.device, walk.dtype
+        if self.images * self._normalise.values * dtype.itemsize > _SMALL:
+            return None
+        if walk.is_training and self._noise is not None:
+            numbers = torch.from_numpy(order.copy())  # it is shared, and read-only
+            pixels = self._noise.added(self._pixels.gather(numbers, device), order, walk.seed, walk.epoch)
+            return self._normalise(pixels, dtype, walk.channels_last), to_device(self._labels[numbers], device)
         if (device, dtype) not in self._normalised:
-            if self.images * self._normalise.values * dtype.itemsize > _SMALL:
-                return None
             pixels = self._pixels.gather(torch.arange(self.images), device)
             self._normalised[device, dtype] = self._normalise(pixels, dtype, channels_last=True)
         rows, labels = self._normalised[device, dtype].permute(0, 2, 3, 1), self._labels

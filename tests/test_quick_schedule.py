@@ -1,4 +1,4 @@
-"""The quick schedule and the default task: the learning rate comes to its end, and what makes the task hard is said everywhere."""
+"""The quick schedule and the default task: the learning rate ends with the last round, and what makes the task hard is said."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ def test_weights_made_by_the_benchmark_train_as_those_that_a_run_inherits(tmp_pa
 
 
 @pytest.mark.parametrize("arm", [arm for arm in arms(64) if arm.change is None], ids=lambda arm: arm.name)
-def test_every_arm_spends_the_work_that_its_name_says(arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_arm_spends_the_work_that_its_name_says(
+    arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     family = family_of(graph(), seed=1)
     spent: list[int] = []
     monkeypatch.setattr(

@@ -272,7 +272,11 @@ def test_digits_are_split_evenly_for_ever() -> None:
 
 
 def test_noise_falls_anew_on_training_digits_in_each_epoch_and_once_for_ever_on_those_that_validate() -> None:
-    with open_data(DigitsConf()) as clean, open_data(DigitsConf(noise=0.2)) as noisy, open_data(DigitsConf(noise=0.2)) as again:
+    with (
+        open_data(DigitsConf()) as clean,
+        open_data(DigitsConf(noise=0.2)) as noisy,
+        open_data(DigitsConf(noise=0.2)) as again,
+    ):
         plain, labels = joined(list(training(clean, 1437, epoch=1)))
         first, same_labels = joined(list(training(noisy, 1437, epoch=1)))
         second, _ = joined(list(training(noisy, 1437, epoch=2)))
@@ -294,7 +298,9 @@ def test_noise_falls_anew_on_training_digits_in_each_epoch_and_once_for_ever_on_
 def test_the_noise_of_a_digit_is_the_same_whoever_trains_on_it_and_in_whatever_batches(ranks: int) -> None:
     with open_data(DigitsConf(noise=0.3)) as data:
         whole, _ = joined(list(training(data, 1437, epoch=3, seed=5)))
-        steps = list(zip(*[list(training(data, 30, rank=r, ranks=ranks, epoch=3, seed=5)) for r in range(ranks)], strict=True))
+        steps = list(
+            zip(*[list(training(data, 30, rank=r, ranks=ranks, epoch=3, seed=5)) for r in range(ranks)], strict=True)
+        )
 
     parts = torch.cat([batch.images for step in steps for batch in step])
     assert torch.equal(parts, whole[: len(parts)]) and len(parts) >= 1437 - 30 * ranks

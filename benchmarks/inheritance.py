@@ -259,17 +259,17 @@ def _one_seed(bench: Bench, left: Sequence[Arm], family: Family, seed: int, fold
     bench.parent(family, seed, folder)
     for arm in left:
         began = time.process_time()
-        epochs = bench.run(arm, family, seed, folder)
+        errors = [1.0 - epoch.accuracy for epoch in bench.run(arm, family, seed, folder)]
         line = {
             "seed": seed,
             "arm": arm.name,
             "growth": operations(family.child) / operations(family.parent),
-            "errors": [1.0 - epoch.accuracy for epoch in epochs],
+            "errors": errors,
             "seconds": time.process_time() - began,
         }
         with out.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        print(f"seed {seed}  {arm.name:<40} {' '.join(f'{error:.3f}' for error in line['errors'])}", flush=True)
+        print(f"seed {seed}  {arm.name:<40} {' '.join(f'{error:.3f}' for error in errors)}", flush=True)
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -207,12 +207,13 @@ def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
     start, end = trial.interval_end, max(now, trial.interval_end)
     length = end - start
     before = trial.sums
-    # What does not fit, since a word came early after a late one, is left to the next interval: sums are compared with sums.
+    # What does not fit, since a word came early after a late one, or in the midst of a step, is left to the next interval: sums
+    # are compared with sums. Exchange and validation are parts of the busy time; input and checkpoint lie beside it.
     busy = min(max(0.0, word.busy_seconds - before[0]), length)
-    communication = min(max(0.0, word.communication_seconds - before[1]), length)
-    validation = min(max(0.0, word.validation_seconds - before[2]), length)
-    input_ = min(max(0.0, word.input_seconds - before[3]), length)
-    checkpoint = min(max(0.0, word.checkpoint_seconds - before[4]), length)
+    communication = min(max(0.0, word.communication_seconds - before[1]), busy)
+    validation = min(max(0.0, word.validation_seconds - before[2]), busy - communication)
+    input_ = min(max(0.0, word.input_seconds - before[3]), length - busy)
+    checkpoint = min(max(0.0, word.checkpoint_seconds - before[4]), length - busy - input_)
     if not (images or validated or busy or communication or validation or input_ or checkpoint):
         return None
     return Interval(

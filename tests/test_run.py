@@ -115,6 +115,21 @@ def test_sums_become_intervals_that_tile_the_attempt() -> None:
     ]
 
 
+def test_the_clocks_of_an_interval_add_up_to_no_more_than_its_length_and_the_rest_is_told_in_the_next() -> None:
+    run = replay(one_trial())
+    word = msgspec.structs.replace(
+        advanced(0, 1, 10), busy_seconds=2.5, communication_seconds=2.0, validation_seconds=1.0, input_seconds=0.75
+    )
+
+    (first,) = heard(run, msgspec.structs.replace(word, checkpoint_seconds=0.5), 5.0)
+    (second,) = heard(run, msgspec.structs.replace(word, checkpoint_seconds=0.5, training_images=20), 7.0)
+
+    assert isinstance(first, Progress) and isinstance(second, Progress)
+    assert (first.busy_seconds, first.communication_seconds, first.validation_seconds) == (2.5, 2.0, 0.5)
+    assert (first.input_seconds, first.checkpoint_seconds) == (0.5, 0.0)
+    assert (second.busy_seconds, second.input_seconds, second.checkpoint_seconds) == (0.0, 0.25, 0.5)
+
+
 def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
     run = replay(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)

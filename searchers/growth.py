@@ -81,6 +81,19 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
     return None
 
 
+def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[Morph, ...]]:
+    """A parent and what is done to it, where all that was thought of is known: the best of which one morph is found that makes
+    something new; where there is none, the starting graph with fresh weights.
+
+    One morph, since children of one are remembered and need not be built. Raises NothingToPropose.
+    """
+    for parent in history.parents():
+        morphs = grown_at_random(history, parent, 1, random)
+        if morphs is not None:
+            return parent, morphs
+    return None, grown_from_start(history, random)
+
+
 def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
     """A child of the starting graph, with as many morphs as it takes to be new.
 

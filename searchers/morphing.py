@@ -18,7 +18,7 @@ import numpy as np
 from morphism import Morph
 from searchers.chance import chance
 from searchers.gaussian import Posterior, posterior
-from searchers.growth import child, copies_drawn, drawn, grown_from_start
+from searchers.growth import child, copies_drawn, drawn, grown_from_any
 from searchers.history import History, Request
 
 _DECIMALS: Final = 9  # floating point differs in the last bits between processors: differences below 1e-9 are ties
@@ -48,7 +48,8 @@ class Morphing:
             chosen = copies_drawn(morphs, request)
             if child(history, parent, chosen) is not None:
                 return parent, chosen
-        return None, copies_drawn(grown_from_start(history, random), request)
+        found, morphs = grown_from_any(history, random)
+        return found, copies_drawn(morphs, request)
 
     def _candidates(self, history: History, random: Random) -> list[tuple[int | None, tuple[Morph, ...]]]:
         parents = self._parents(history, random)

@@ -585,6 +585,15 @@ MORPHS = (
         ("tests/searchers/test_history.py::test_a_network_that_cannot_grow_is_nobodys_parent_however_good_it_is",),
     ),
     Rule(
+        "the search goes on from parents while one has a new child",
+        "searchers/growth.py",
+        "        morphs = grown_at_random(history, parent, 1, random)\n",
+        "        morphs = None\n",
+        (
+            "tests/searchers/test_searchers.py::test_where_the_best_sixteen_are_full_the_search_goes_on_from_those_that_can_grow",
+        ),
+    ),
+    Rule(
         "weights are kept of the best that can grow",
         "aiperf/run.py",
         "    if trial.can_grow:\n        heapq",

@@ -213,9 +213,14 @@ class Proposals:
     median_seconds: float | None
     largest_seconds: float | None
     pruned: int
-    """Points that tuning tried and that lay over the budget."""
+    """Points that tuning tried and that lay over the budget; from rules 4 on none is tried."""
     batch_reductions: int
     """Times a trial went on with a smaller batch after running out of memory."""
+    startup_trials: int
+    """Trials whose batch and kernel size were drawn at random, since tuning knew of too little."""
+    startup_share: float | None
+    """Of the accelerators' busy time, that which such trials took. None: nothing was done, or the journal does not say which
+    they are."""
 
 
 @dataclass(frozen=True, slots=True)

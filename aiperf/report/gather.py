@@ -171,7 +171,18 @@ def _proposals(run: Collected) -> Proposals:
         largest_seconds=max(seconds, default=None),
         pruned=sum(len(trial.proposal.pruned) for trial in run.trials.values()),
         batch_reductions=run.batch_reductions,
+        startup_trials=sum(trial.proposal.tuned_by == "startup" for trial in run.trials.values()),
+        startup_share=_startup_share(run),
     )
+
+
+def _startup_share(run: Collected) -> float | None:
+    """See Proposals.startup_share."""
+    columns = run.books.intervals
+    busy = np.bincount(columns.trial, columns.busy * columns.ranks, 1 + max(run.trials, default=0))
+    is_told = all(trial.proposal.tuned_by for trial in run.trials.values())
+    at_random = [number for number, trial in run.trials.items() if trial.proposal.tuned_by == "startup"]
+    return float(busy[at_random].sum() / busy.sum()) if is_told and busy.sum() > 0 else None
 
 
 def _workers(run: Collected) -> tuple[WorkerFacts, ...]:

@@ -81,10 +81,16 @@ def result(report: Report) -> Table:
         ("gap between trials", words.seconds(used.gap_median_seconds), gap),
         ("wasted work", units.operations(score.wasted_flops), "done again after a loss; in no score"),
         ("proposals", units.count(proposals.made), made),
+        ("drawn at random", words.share(proposals.startup_share), _at_random(report)),
         ("out of memory", units.count(proposals.batch_reductions), "times a trial went on with a smaller batch"),
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
     return Table("result", "The run's figures", columns, tuple(_row(*row) for row in rows))
+
+
+def _at_random(report: Report) -> str:
+    trials = units.count(report.proposals.startup_trials)
+    return f"of the busy time; {trials} trials whose batch and kernel were drawn before tuning knew enough"
 
 
 def _peak(report: Report) -> str:

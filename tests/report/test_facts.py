@@ -24,12 +24,14 @@ from aiperf.events import (
     TrialFinished,
     TrialProposed,
     TrialStarted,
+    TunedBy,
 )
 from aiperf.report import words
-from aiperf.report.facts import Report
+from aiperf.report.facts import Proposals, Report
 from aiperf.report.gather import gather, thinned
 from aiperf.report.timeline import busy_grid
 from aiperf.score import score
+from tests.journals import begun, ended, finished, interval, joined, proposed, requested, started
 from tests.report.journals import MACHINE, Shape, invented, many_workers
 
 SMALL = invented(Shape())
@@ -290,3 +292,23 @@ def test_a_device_without_a_peak_leaves_a_rule_unknown() -> None:
     (breach,) = (each for each in report.breaches if each.is_unknown)
     assert breach.found.startswith("unknown: ") and "Abacus 9" in breach.found
     assert "of 1 rule it cannot be told" in words.standing(report)
+
+
+def test_the_share_of_busy_time_that_draws_at_random_took_is_told_where_the_journal_says_which_they_are() -> None:
+    def gathered(*tuned_by: TunedBy) -> Proposals:
+        events: list[AnyEvent] = [started(), joined()]
+        for number, by in enumerate(tuned_by):
+            at = 20.0 + 10 * number
+            events += [
+                requested(number, round=number + 1),
+                msgspec.structs.replace(proposed(number, at), tuned_by=by),
+                begun(number, at),
+                interval(number, at, at + 8, 40, busy=2.0 + number),
+                finished(number, at + 8, 0.5),
+            ]
+        return gather([*events, ended()]).proposals
+
+    told, old = gathered("default", "startup", "tpe"), gathered("default", "", "tpe")
+
+    assert (told.startup_trials, told.startup_share) == (1, 3 / 9)
+    assert (old.startup_trials, old.startup_share) == (0, None)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.landscapes import Landscape
-from morphism import Budget, Deepen, Graph, apply, cost, legal, start
+from morphism import Budget, Deepen, Graph, apply, choices, cost, legal, start
 from searchers import (
     EvolutionConf,
     Failed,
@@ -193,3 +193,24 @@ def test_a_value_that_makes_no_searcher_is_named() -> None:
         RandomConf(morphs=0).build()
     with pytest.raises(UnusableConf, match=r"tpe\.candidates"):
         TpeConf(candidates=0).build()
+
+
+def test_where_the_best_sixteen_are_full_the_search_goes_on_from_those_that_can_grow() -> None:
+    """A budget for few morphs: nobody begins anew with fresh weights while a trained network has room and a new child."""
+    tight = Budget.of(SMALL, 1.1)
+    history = History(space(budget=tight))
+    landscape = Landscape(SMALL, 3)
+    history.tell([Proposed(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, landscape.accuracy(SMALL))])
+    full = 0
+    for number in range(1, 60):
+        proposal = propose(GUIDED, history, Request(number, 1, 0), None)
+        graph = history.grown(proposal.parent, proposal.morphs)
+        can_grow = not choices(graph, tight).is_empty()
+        full += not can_grow
+
+        assert proposal.parent is not None
+        assert history.trials[proposal.parent].can_grow
+
+        told = Proposed(number, 1, proposal.parent, proposal.morphs, 64, None, graph.fingerprint, can_grow=can_grow)
+        history.tell([told, Finished(number, landscape.accuracy(graph))])
+    assert full > 16

@@ -590,7 +590,7 @@ MORPHS = (
         "        morphs = grown_at_random(history, parent, 1, random)\n",
         "        morphs = None\n",
         (
-            "tests/searchers/test_searchers.py::test_where_the_best_sixteen_are_full_the_search_goes_on_from_those_that_can_grow",
+            "tests/searchers/test_searchers.py::test_where_all_that_was_drawn_is_known_the_search_goes_on_from_its_best_parent_with_a_new_child",
         ),
     ),
     Rule(

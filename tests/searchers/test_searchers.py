@@ -25,6 +25,7 @@ from searchers import (
     WeightsDropped,
     propose,
 )
+from searchers.growth import grown_from_any
 from tests.searchers.at_once import accuracy, search
 from tests.searchers.histories import SMALL, Run, runs, space
 
@@ -197,13 +198,13 @@ def test_a_value_that_makes_no_searcher_is_named() -> None:
 
 def test_where_the_best_sixteen_are_full_the_search_goes_on_from_those_that_can_grow() -> None:
     """A budget for few morphs: nobody begins anew with fresh weights while a trained network has room and a new child."""
-    tight = Budget.of(SMALL, 1.1)
+    tight = Budget.of(SMALL, 1.02)
     history = History(space(budget=tight))
-    landscape = Landscape(SMALL, 3)
-    history.tell([Proposed(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, landscape.accuracy(SMALL))])
+    landscape = Landscape(SMALL, 1)
+    history.tell([Proposed(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, 1 - landscape.true_error(SMALL))])
     full = 0
-    for number in range(1, 60):
-        proposal = propose(GUIDED, history, Request(number, 1, 0), None)
+    for number in range(1, 42):
+        proposal = propose(GUIDED, history, Request(number, 1, 1), None)
         graph = history.grown(proposal.parent, proposal.morphs)
         can_grow = not choices(graph, tight).is_empty()
         full += not can_grow
@@ -212,5 +213,16 @@ def test_where_the_best_sixteen_are_full_the_search_goes_on_from_those_that_can_
         assert history.trials[proposal.parent].can_grow
 
         told = Proposed(number, 1, proposal.parent, proposal.morphs, 64, None, graph.fingerprint, can_grow=can_grow)
-        history.tell([told, Finished(number, landscape.accuracy(graph))])
-    assert full > 16
+        history.tell([told, Finished(number, 1 - landscape.true_error(graph))])
+    assert full >= 8
+
+
+def test_where_all_that_was_drawn_is_known_the_search_goes_on_from_its_best_parent_with_a_new_child() -> None:
+    history = History(space())
+    full = Proposed(1, 1, None, (), 64, None, "full", can_grow=False)
+    history.tell([Proposed(0, 1, None, (), 64, None, SMALL.fingerprint), full, Finished(0, 0.5), Finished(1, 0.9)])
+
+    parent, morphs = grown_from_any(history, Random(0))
+
+    assert (parent, len(morphs)) == (0, 1)
+    assert not history.is_taken(history.grown(parent, morphs).fingerprint)

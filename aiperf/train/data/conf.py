@@ -41,7 +41,7 @@ class DataSetConf:
     name: str = "???"
     """The set's name, as the journal and the report give it."""
     augment: bool = True
-    """Random crops and flips of the training images, where the set has them (not: digits, synthetic)."""
+    """Random crops and flips of the training images, where the set has them (digits: no flips; not: synthetic)."""
 
     def open(self, *, cores: int | None = None) -> OpenData:
         """Opens the set in this process: see `aiperf.train.data.opening.open_data`."""
@@ -87,8 +87,12 @@ class DigitsConf(DataSetConf):
     """Deviation of noise added to each pixel, as a share of its range: drawn anew in each epoch for a training image, once for
     ever for a validation image. conf/dataset/digits.yaml has the default run's: without it the digits are learnt at once."""
 
+    shift: int = 0
+    """A training image is moved by up to so many pixels each way, anew in each epoch; where `augment` is true."""
+
     def __post_init__(self) -> None:
         _check_noise(self.noise)
+        _at_least(self, "shift", 0)
 
 
 @dataclass

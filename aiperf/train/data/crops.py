@@ -86,8 +86,8 @@ class Shifts:
     is_mirrored: NDArray[np.bool_]
 
 
-def shifts(images: NDArray[np.int64], padding: int, seed: int, epoch: int) -> Shifts:
-    """Pad by `padding` on every side, crop back to size at a random place, flip half of the time."""
+def shifts(images: NDArray[np.int64], padding: int, seed: int, epoch: int, *, flips: bool = True) -> Shifts:
+    """Pad by `padding` on every side, crop back to size at a random place, flip half of the time (where it flips at all)."""
     u = draws(images, 3, seed, epoch, _SALT_PAD)
     places = (u[:, :2] * (2 * padding + 1)).astype(np.int64)
-    return Shifts(places[:, 0], places[:, 1], u[:, 2] < 0.5)
+    return Shifts(places[:, 0], places[:, 1], (u[:, 2] < 0.5) & flips)

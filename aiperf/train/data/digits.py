@@ -62,6 +62,8 @@ def open_splits(conf: DigitsConf) -> tuple[InMemory, InMemory]:
         noise = PixelNoise((DIGITS.image, DIGITS.image, DIGITS.channels), conf.noise)
         to_validate = noise.added(to_validate, validation, _NOISE_SEED, 0)
     return (
-        InMemory(Stored(pixels[torch.from_numpy(training)]), labels[training], normalise, noise=noise),
+        InMemory(
+            Stored(pixels[torch.from_numpy(training)]), labels[training], normalise, conf.shift, noise, flips=False
+        ),
         InMemory(Stored(to_validate), labels[validation], normalise),
     )

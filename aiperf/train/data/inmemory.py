@@ -84,14 +84,17 @@ class InMemory:
         normalise: Normaliser,
         padding: int = 0,
         noise: PixelNoise | None = None,
+        flips: bool = True,
     ) -> None:
-        """`padding`: pixels added at each side before training images are cut back at random and flipped; 0: neither.
+        """`padding`: pixels added at each side before training images are cut back at random and, with
+        `flips`, mirrored half of the time; 0: neither.
         `noise`: falls on training images, anew in each epoch."""
         self._pixels = pixels
         self._labels = torch.from_numpy(labels)
         self._normalise = normalise
         self._padding = padding
         self._noise = noise
+        self._flips = flips
         self._normalised: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
         self._primed: _InlineBatches | None = None
 
@@ -119,7 +122,9 @@ class InMemory:
         numbers = torch.from_numpy(mine.copy())  # the order is shared, and read-only
         pixels = self._pixels.gather(numbers, walk.device)
         if walk.augment and self._padding:
-            pixels = shifted(pixels, shifts(mine, self._padding, walk.seed, walk.epoch), self._padding)
+            pixels = shifted(
+                pixels, shifts(mine, self._padding, walk.seed, walk.epoch, flips=self._flips), self._padding
+            )
         if walk.is_training and self._noise is not None:
             pixels = self._noise.added(pixels, mine, walk.seed, walk.epoch)
         labels = to_device(self._labels[numbers], walk.device)

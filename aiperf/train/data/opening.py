@@ -46,7 +46,9 @@ def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
     """
     match known(conf):
         case DigitsConf() as handwritten:
-            return OpenData(describe(conf), *digits.open_splits(handwritten), augment=False, how="8×8 pixels in memory")
+            return OpenData(
+                describe(conf), *digits.open_splits(handwritten), augment=conf.augment, how="8×8 pixels in memory"
+            )
         case SyntheticConf() as made_up:
             return OpenData(describe(conf), *synthetic.open_splits(made_up), augment=False, how="made up in memory")
         case Cifar10Conf() as cifar:

@@ -306,6 +306,19 @@ def test_the_noise_of_a_digit_is_the_same_whoever_trains_on_it_and_in_whatever_b
     assert torch.equal(parts, whole[: len(parts)]) and len(parts) >= 1437 - 30 * ranks
 
 
+def test_a_shifted_digit_is_moved_by_a_pixel_at_most_and_never_mirrored() -> None:
+    with open_data(DigitsConf()) as still, open_data(DigitsConf(shift=1)) as moving:
+        images, _ = joined(list(training(still, 1437, epoch=2)))
+        moved, _ = joined(list(training(moving, 1437, epoch=2)))
+        assert torch.equal(joined(list(validation(moving, 360)))[0], joined(list(validation(still, 360)))[0])
+
+    padded = torch.nn.functional.pad(images, (1, 1, 1, 1), value=float(images.min()))
+    windows = torch.stack([padded[:, :, y : y + 8, x : x + 8] for y in range(3) for x in range(3)])
+    is_that_one = (windows == moved).flatten(2).all(2)
+    assert is_that_one.any(0).all(), "each is one of the nine places of its own image"
+    assert (is_that_one.sum(1) > 1437 / 9 / 2).all(), "and every place comes about as often"
+
+
 @pytest.mark.parametrize("noise", [-0.1, 1.1])
 def test_noise_that_there_cannot_be_is_refused(noise: float) -> None:
     with pytest.raises(BadConfiguration, match=rf"dataset.noise lies between 0 and 1; found {noise!r}"):

@@ -4,7 +4,8 @@
 
 First table: N requests that all see one history, an empty one and one of 200 finished trials from ResNet-50: what comes of it
 when nobody can know of the others. Second: a simulated run of N workers that join at once (schedule=ranking), to its first
-N · trials-per-worker finished trials: trials that repeat the architecture of an earlier one, and what the driver rejected.
+N · trials-per-worker finished trials: trials that repeat the architecture of an earlier one, what the driver rejected, and how
+much is blind, proposed before any trial had finished.
 Counts, not times: other work on the machine changes none of them. One simulated run is one draw; the seed is printed.
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiperf.conf import configure
-from aiperf.events import AnyEvent, TrialProposed, TrialRejected
+from aiperf.events import AnyEvent, TrialFinished, TrialProposed, TrialRejected
 from aiperf.journal import NAME, read
 from aiperf.seeds import derive
 from aiperf.simulate.session import open_run, world_of
@@ -39,6 +40,10 @@ class Counts:
     """Trials whose architecture was an earlier trial's."""
     rejected: Counter[str]
     """By reason, numbers left out."""
+    blind: int
+    """Trials that were proposed before any had finished."""
+    blind_rejected: int
+    """Proposals that were rejected before any trial had finished."""
 
 
 def together(searcher: Searcher, finished: int, requests: int) -> tuple[int, int]:
@@ -67,16 +72,20 @@ def simulated(searcher: str, workers: int, trials: int, seed: int = 0, options: 
 def counted(events: Sequence[AnyEvent]) -> Counts:
     """Repeats and rejections of a journal."""
     seen: set[str] = set()
-    trials = repeats = 0
+    trials = repeats = finished = blind = blind_rejected = 0
     rejected: Counter[str] = Counter()
     for event in events:
         if isinstance(event, TrialProposed):
             trials += 1
             repeats += event.fingerprint in seen
             seen.add(event.fingerprint)
+            blind += not finished
+        elif isinstance(event, TrialFinished):
+            finished += 1
         elif isinstance(event, TrialRejected):
+            blind_rejected += not finished
             rejected["".join("N" if letter.isdigit() else letter for letter in event.reason)] += 1
-    return Counts(trials, repeats, rejected)
+    return Counts(trials, repeats, rejected, blind, blind_rejected)
 
 
 def main() -> None:
@@ -95,11 +104,12 @@ def main() -> None:
         for requests in asked.workers:
             different, most = together(searcher, finished, requests)
             print(f"| {requests} | {finished} | {different} | {most} |", flush=True)
-    print("\n| workers joining at once | trials proposed | repeats | rejected |")
-    print("| ---: | ---: | ---: | ---: |")
+    print("\n| workers joining at once | trials proposed | blind | repeats | rejected | rejected, blind |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
     for workers in asked.workers:
         counts = simulated(asked.searcher, workers, workers * asked.trials_per_worker, asked.seed)
-        print(f"| {workers} | {counts.trials} | {counts.repeats} | {counts.rejected.total()} |", flush=True)
+        rejected = f"{counts.rejected.total()} | {counts.blind_rejected}"
+        print(f"| {workers} | {counts.trials} | {counts.blind} | {counts.repeats} | {rejected} |", flush=True)
         for reason, times in counts.rejected.most_common(3):
             print(f"    {times} × {reason}")
 

@@ -151,8 +151,8 @@ def train(images: Path, image: int, start_name: str, seeds: int, out: Path) -> N
 
         for seed in range(seeds):
             young, old = 100 * seed + 1, 100 * seed + 2
-            trained(f"start-{seed}", young, None, (), ROUNDS[0])
-            trained(f"{graph.fingerprint[:6]}-start-{seed}", old, None, (), EPOCHS)
+            trained(f"young-{seed}", young, None, (), ROUNDS[0])
+            trained(f"start-{seed}", old, None, (), EPOCHS)
             for place, parent in enumerate((young, old, young, old)):
                 random = Random(f"{seed} {place}")
                 morphs = _drawn(graph, budget, 1 + place // 2, random)

@@ -16,7 +16,7 @@ from aiperf.conf import RunConf, as_plain
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.shape import STEPS, shape_of
-from aiperf.system.describe import describe, versions
+from aiperf.system.describe import describe, folders_of, versions
 from aiperf.train.batch_sizes import LEAST
 from aiperf.train.data.describe import describe as describe_data
 from aiperf.train.data.description import DataSet
@@ -132,7 +132,9 @@ def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
         duration_seconds=plan.conf.schedule.duration_seconds,
         warmup_seconds=plan.conf.schedule.warmup_seconds,
         versions=versions(),
-        machine=msgspec.to_builtins(describe()),
+        machine=msgspec.to_builtins(
+            describe(folders_of(Path(plan.conf.runs), getattr(plan.conf.dataset, "root", None)))
+        ),
         proposal_rules=RULES,
         shape=plan.shape,
     )

@@ -19,7 +19,7 @@ from aiperf.drive.mailbox import Sender
 from aiperf.messages import Drop, HelperDown, Propose, Proposed, Sum, Train, Unproposed, Word, WorkerUp
 from aiperf.propose import Proposer, make
 from aiperf.system import telemetry
-from aiperf.system.describe import describe
+from aiperf.system.describe import describe, folders_of
 from aiperf.system.recorder import Recorder
 from aiperf.train.conf import TrainerConf
 from aiperf.train.data.conf import DataSetConf
@@ -139,7 +139,8 @@ class WorkerHost:
 
     def _pass_on(self, group: Group) -> None:
         ready = group.start()
-        machine = msgspec.to_builtins(describe())
+        folders = folders_of(self._plan.folder, getattr(self._plan.dataset, "root", None))
+        machine = msgspec.to_builtins(describe(folders))
         if ready.matmul_flops is not None:
             machine["measured_matmul_flops"] = {ready.precision: ready.matmul_flops}
         self._sender.put(

@@ -169,19 +169,37 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
             rows += flattened(value, f"{prefix}{name}.")
+        elif _are_named(value):
+            for each in value:  # things with names: what a host's folders lie on, its links
+                parts = {part: told for part, told in each.items() if part != "name"}
+                rows += flattened(parts, f"{prefix}{name}.{each['name']}.")
         else:
             rows.append((f"{prefix}{name}", _plain(name, value)))
     return rows
 
 
+def _are_named(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(each, Mapping) and each.get("name") for each in value)
+    )
+
+
+UNKNOWN = frozenset({"bits_per_second", "state", "file_system", "source", "size_bytes"})
+"""What a thing of the machine always has: where there is no word of it, it is not known."""
+
+
 def _plain(name: str, value: Any) -> str:
     match value:
         case None:
-            return "none"
+            return "unknown" if name in UNKNOWN else "none"
         case bool():
             return "yes" if value else "no"
         case int() | float() if name.endswith("_bytes"):
             return units.size(value)
+        case int() | float() if name.endswith("bits_per_second"):
+            return units.si(value, "bit/s")
         case float():
             return f"{value:g}"
         case {} | []:

@@ -17,7 +17,9 @@ import msgspec
 from aiperf.system.attach import accelerator_samplers, attach
 from aiperf.system.control_groups import Limits, limits_here, usable_processors
 from aiperf.system.host import meminfo
+from aiperf.system.network import Link, links
 from aiperf.system.sampler import Device
+from aiperf.system.storage import RUN, Storage, storage
 
 PACKAGES = (
     "aiperf-cluster", "torch", "torchvision", "ray", "optuna", "horovod", "numpy", "scipy", "msgspec", "hydra-core",
@@ -60,10 +62,15 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """Installed packages that matter."""
     container: str | None
     scheduler: dict[str, str]
+    boot_id: str | None = None
+    """Of the host's kernel since it booted: what is told to be on one boot is on one host, in whatever containers."""
+    storage: tuple[Storage, ...] = ()
+    """What the run's folders lie on, where they were named."""
+    network: tuple[Link, ...] = ()
 
 
-def describe() -> System:
-    """This host, now. Under 50 ms where no driver must wake up first."""
+def describe(folders: Mapping[str, Path] | None = None) -> System:
+    """This host, now, with what the folders lie on. Under 50 ms where no driver must wake up first."""
     proc, sys = Path("/proc"), Path("/sys")
     limits = limits_here(proc)
     usable = usable_processors(limits)
@@ -89,7 +96,21 @@ def describe() -> System:
         versions=versions(),
         container=container(os.environ, Path("/")),
         scheduler={name: os.environ[name] for name in SCHEDULER_VARIABLES if name in os.environ},
+        boot_id=boot_id(proc),
+        storage=storage(folders or {}),
+        network=links(sys),
     )
+
+
+def boot_id(proc: Path) -> str | None:
+    """None: the kernel tells none."""
+    told = proc / "sys/kernel/random/boot_id"
+    return told.read_text().strip() if told.exists() else None
+
+
+def folders_of(run: Path, root: str | None) -> dict[str, Path]:
+    """The folders of a run whose storage is described: its own, and its data set's where that lies in files."""
+    return {RUN: run} | ({} if root is None else {"data set": Path(root)})
 
 
 def cpu_model(proc: Path) -> str | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from aiperf.system.course import Course, GrowingCourse
 from aiperf.system.log import Damage, Look, Record, Sample, Session
-from aiperf.system.sampler import Device
+from aiperf.system.sampler import Device, Kind
 
 GAP_INTERVALS = 3.0
 """Two samples further apart than this many intervals leave a gap between them."""
@@ -81,6 +82,8 @@ class Telemetry:
     devices: tuple[DeviceTelemetry, ...]
     damaged: tuple[DamagedFile, ...] = ()
     """What could not be read, and stands in no figure."""
+    courses: tuple[Course, ...] = ()
+    """Of each kind of device, from the run's beginning to the window's end."""
 
     @property
     def accelerators(self) -> tuple[DeviceTelemetry, ...]:
@@ -113,6 +116,8 @@ class _Sum:
 
     session: Session
     device: Device
+    course: GrowingCourse
+    """Of all devices of its kind."""
     measured: float = 0.0
     utilisation: _Mean = field(default_factory=_Mean)
     counted: _Mean = field(default_factory=_Mean)
@@ -144,6 +149,7 @@ class _Sum:
             self._raise_highest(look)
         if before is None or not 0 < look.at - before.at <= gap_seconds:
             return
+        self.course.add(self.device, look, before.at)
         start, end = max(before.at, window[0]), min(look.at, window[1])
         if start < end:
             self._span(before, look, start, end)
@@ -239,6 +245,7 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
     sessions: dict[int, Session] = {}
     recorded_until: dict[int, float] = {}
     damaged: dict[str, DamagedFile] = {}
+    courses: dict[Kind, GrowingCourse] = {}
     for record in records:
         match record:
             case Damage(file, line, why):
@@ -247,7 +254,8 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
             case Session():
                 sessions[record.worker] = record
                 for device in record.devices:
-                    sums.setdefault((record.worker, device.id), _Sum(record, device)).begin(record, device)
+                    course = courses.setdefault(device.kind, GrowingCourse(device.kind, window[1]))
+                    sums.setdefault((record.worker, device.id), _Sum(record, device, course)).begin(record, device)
             case Sample(session, device, look):
                 gap_seconds = GAP_INTERVALS * session.interval_seconds
                 if look.at <= window[1] + gap_seconds:
@@ -261,6 +269,7 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
             for (worker, _), one in sums.items()
         ),
         damaged=tuple(damaged.values()),
+        courses=tuple(course.course() for _, course in sorted(courses.items())),
     )
 
 

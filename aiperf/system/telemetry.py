@@ -12,11 +12,13 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from aiperf.system.course import Course, together
 from aiperf.system.doubts import Doubt, Limits, died, doubts
 from aiperf.system.log import Damage, Sample, Session, files, path, read, read_file
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
 
 __all__ = [
+    "Course",
     "Damage",
     "DamagedFile",
     "DeviceTelemetry",
@@ -50,6 +52,7 @@ def summarise_folder(folder: Path, window: tuple[float, float], processes: int =
         workers=tuple(chain.from_iterable(part.workers for part in parts)),
         devices=tuple(chain.from_iterable(part.devices for part in parts)),
         damaged=tuple(chain.from_iterable(part.damaged for part in parts)),
+        courses=together(chain.from_iterable(part.courses for part in parts)),
     )
 
 

@@ -195,6 +195,35 @@ def test_a_recorder_that_died_under_its_worker_is_a_doubt(
     assert all("1 of 2; worst that of worker 1" in text for text in texts)
 
 
+@pytest.mark.parametrize("kind", ["accelerator", "host"])
+def test_utilisation_and_memory_over_time_are_drawn_of_accelerators_or_else_of_hosts(tmp_path: Path, kind: Any) -> None:
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.append(invented(Shape(duration=60.0, warmup=10.0)))
+    log = Log(telemetry_of(tmp_path, 0))
+    host = Device(id="host", kind="host", memory_bytes=1000)
+    one = Device(id="one", kind=kind, memory_bytes=1000)
+    log.begin(Session(host="n", worker=0, at=0.0, wall_unix=0.0, interval_seconds=1.0, devices=(host, one)))
+    for at in range(61):
+        of_host = DeviceSample(device="host", utilisation=0.5, memory_used_bytes=100)
+        log.append(at, at, [of_host, DeviceSample(device="one", utilisation=0.9, memory_used_bytes=800)])
+    log.close()
+
+    page = write_report(tmp_path).page.read_text("utf-8")
+
+    text = " ".join(Parsed(page).text)
+    drawn = (tmp_path / "plots/devices.svg").read_text()
+    if kind == "accelerator":
+        assert "accelerators busy, mean 90.0 %" in drawn and "their memory used, mean 80.0 %" in drawn
+    else:
+        assert "processors busy, mean 70.0 %" in drawn and "host memory used, mean 45.0 %" in drawn
+        assert "No accelerator was sampled" in text
+
+
+def test_a_run_whose_devices_were_not_sampled_has_no_such_figure_and_says_so(page: str, written: Paths) -> None:
+    assert "Utilisation and memory of the devices: not measured" in " ".join(Parsed(page).text)
+    assert not [path for path in written.plots if path.stem == "devices"]
+
+
 def test_nothing_unfinished_is_left_beside_what_was_written(written: Paths) -> None:
     folder = written.page.parent
 

@@ -20,7 +20,8 @@ from aiperf.units import count, duration, flops_per_second, scale
 from aiperf.units import error as as_error
 
 
-def _shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
+def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
+    """Shades what no score counts; its name stands at the top, the bottom, or nowhere ('')."""
     if warmup <= 0:
         return
     edge = min(warmup, end)
@@ -61,7 +62,7 @@ def score_over_time(report: Report) -> Picture:
         unit, unit_name = scale(ceiling, "FLOPS")
         upper.set_title("Score")
         upper.set_ylabel(unit_name)
-        _shade_warmup(upper, run.warmup_seconds, run.end, divisor)
+        shade_warmup(upper, run.warmup_seconds, run.end, divisor)
         upper.step(at / divisor, momentary / unit, where="pre", color=SKY.light, linewidth=1.1, zorder=1.5)
         upper.plot(at / divisor, cumulative / unit, color=MUTED.light, linewidth=1.3, linestyle=(0, (4, 2)))
         handles: list[Line2D | Patch] = [
@@ -86,7 +87,7 @@ def score_over_time(report: Report) -> Picture:
         upper.set_ylim(0, (1.08 * ceiling / unit) or 1)
         legend_above(upper, handles)
         lower.set_title("Regulated score: −ln(error) × score")
-        _shade_warmup(lower, run.warmup_seconds, run.end, divisor, label="")
+        shade_warmup(lower, run.warmup_seconds, run.end, divisor, label="")
         if regulated:
             unit, unit_name = scale(max(value for _, value in regulated), "FLOPS")
             lower.plot(*_curve(regulated, divisor, unit), color=VERMILION.light)
@@ -151,7 +152,7 @@ def _errors(figure: Figure, report: Report) -> None:
     best = points[-1].best
     divisor = on_time_axis(axes, run.end)
     axes.set_yscale("log")
-    _shade_warmup(axes, run.warmup_seconds, run.end, divisor, label="bottom")
+    shade_warmup(axes, run.warmup_seconds, run.end, divisor, label="bottom")
     at = [point.at / divisor for point in points]
     axes.plot(at, [point.error for point in points], ".", color=BLUE_PALE.light, markersize=3.5, alpha=0.45, zorder=2)
     axes.step(

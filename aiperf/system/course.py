@@ -1,0 +1,109 @@
+"""How busy and how full devices were over a run: means of equal parts of its time, over all devices of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from aiperf.system.log import Look
+from aiperf.system.sampler import Device, Kind
+
+PARTS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Of all devices of one kind together; each sequence has one figure for each part of the time. None = not measured."""
+
+    kind: Kind
+    part_seconds: float
+    utilisation: tuple[float | None, ...]
+    """0..1, as the device's vendor counts it."""
+    utilisation_seconds: tuple[float, ...]
+    """Device-seconds that it was measured in."""
+    memory: tuple[float | None, ...]
+    """Used, as a share of what there is."""
+    memory_seconds: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Figure · seconds, and seconds, of each part."""
+
+    total: list[float] = field(default_factory=lambda: [0.0] * PARTS)
+    seconds: list[float] = field(default_factory=lambda: [0.0] * PARTS)
+
+    def add(self, value: float, index: int, seconds: float) -> None:
+        self.total[index] += value * seconds
+        self.seconds[index] += seconds
+
+    def means(self) -> tuple[float | None, ...]:
+        return tuple(t / s if s > 0 else None for t, s in zip(self.total, self.seconds, strict=True))
+
+
+@dataclass(slots=True)
+class GrowingCourse:
+    """The course while telemetry is being read; mutable, and seen by nobody but `summarise`."""
+
+    kind: Kind
+    end: float
+    utilisation: _Sums = field(default_factory=_Sums)
+    memory: _Sums = field(default_factory=_Sums)
+
+    def add(self, device: Device, look: Look, since: float) -> None:
+        """What a look says holds for the time since the one before it."""
+        memory = None
+        if look.memory_used_bytes is not None and device.memory_bytes:
+            memory = look.memory_used_bytes / device.memory_bytes
+        at, until, width = max(0.0, since), min(look.at, self.end), self.end / PARTS
+        while at < until:
+            index = min(PARTS - 1, int(at / width))
+            edge = until if index == PARTS - 1 else min(until, (index + 1) * width)
+            if edge <= at:  # a part's edge that rounding put where we are: the rest is the next part's
+                index, edge = index + 1, min(until, (index + 2) * width)
+            if look.utilisation is not None:
+                self.utilisation.add(look.utilisation, index, edge - at)
+            if memory is not None:
+                self.memory.add(memory, index, edge - at)
+            at = edge
+
+    def course(self) -> Course:
+        """As it stands."""
+        return Course(
+            self.kind,
+            self.end / PARTS,
+            self.utilisation.means(),
+            tuple(self.utilisation.seconds),
+            self.memory.means(),
+            tuple(self.memory.seconds),
+        )
+
+
+def together(courses: Iterable[Course]) -> tuple[Course, ...]:
+    """Courses of one run that were made of parts of its telemetry, one for each kind."""
+    by_kind: dict[Kind, list[Course]] = {}
+    for course in courses:
+        by_kind.setdefault(course.kind, []).append(course)
+    return tuple(_merged(each) for _, each in sorted(by_kind.items()))
+
+
+def _merged(courses: list[Course]) -> Course:
+    first = courses[0]
+    if len(courses) == 1:
+        return first
+    whole = GrowingCourse(first.kind, first.part_seconds * PARTS)
+    for course in courses:
+        for index in range(PARTS):
+            for sums, value, seconds in (
+                (whole.utilisation, course.utilisation[index], course.utilisation_seconds[index]),
+                (whole.memory, course.memory[index], course.memory_seconds[index]),
+            ):
+                if value is not None:
+                    sums.add(value, index, seconds)
+    return whole.course()
+
+
+def mean(values: tuple[float | None, ...], seconds: tuple[float, ...]) -> float | None:
+    """Of the whole time that was measured."""
+    whole = sum(seconds)
+    return sum((v or 0.0) * s for v, s in zip(values, seconds, strict=True)) / whole if whole > 0 else None

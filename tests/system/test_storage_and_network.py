@@ -1,0 +1,129 @@
+"""What a host is connected to and what a run's folders lie on is told as the kernel says, or said to be unknown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aiperf.report.words import flattened
+from aiperf.system.describe import describe, folders_of
+from aiperf.system.network import Link, links
+from aiperf.system.storage import mounted, storage
+
+MOUNTS = r"""21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+30 21 0:27 / {at}/scratch rw - lustre 10.0.0.1@o2ib:/scratch rw,flock
+31 30 0:28 / {at}/scratch/with\040blank rw shared:3 master:2 - nfs4 server:/a\040b rw
+32 21 0:29 / {at}/scratch/over rw - tmpfs one rw
+33 21 0:30 / {at}/scratch/over rw - overlay two rw
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> Path:
+    for name in ("scratch/deep", "scratch/with blank", "scratch/over", "scratchless"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    table = tmp_path / "mountinfo"
+    table.write_text(MOUNTS.format(at=tmp_path))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("folder", "told"),
+    [
+        ("scratch/deep", ("lustre", "10.0.0.1@o2ib:/scratch")),
+        ("scratch/with blank", ("nfs4", "server:/a b")),
+        ("scratch/over", ("overlay", "two")),
+        ("scratchless", ("ext4", "/dev/vda")),
+    ],
+)
+def test_a_folder_lies_on_the_nearest_mount_above_it_and_of_two_at_one_place_on_the_upper(
+    mounts: Path, folder: str, told: tuple[str, str]
+) -> None:
+    (found,) = storage({"data set": mounts.parent / folder}, mounts)
+
+    assert (found.file_system, found.source) == told
+    whole = os.statvfs(mounts.parent / folder)
+    assert found.size_bytes == whole.f_blocks * whole.f_frsize
+
+
+def test_a_runs_folder_that_is_to_be_made_lies_where_it_will_and_a_data_set_that_is_not_there_lies_nowhere(
+    mounts: Path,
+) -> None:
+    run, images = storage(
+        folders_of(mounts.parent / "scratch/deep/er/run", str(mounts.parent / "scratch/gone")), mounts
+    )
+
+    assert run.file_system == "lustre"
+    assert images.file_system is None and images.size_bytes is None
+    assert images.why_not == "No such file or directory"
+
+
+def test_a_kernel_that_lists_no_mounts_leaves_the_file_system_unknown_and_says_so(tmp_path: Path) -> None:
+    (found,) = storage({"run": tmp_path}, tmp_path / "no mountinfo")
+
+    assert found.file_system is None and found.size_bytes and "no mount" in (found.why_not or "")
+    rows = dict(flattened({"storage": msgspec.to_builtins((found,))}))
+    assert rows["storage.run.file_system"] == "unknown"
+
+
+def test_every_mount_of_this_host_is_read() -> None:
+    assert Path("/") in mounted(Path("/proc/self/mountinfo").read_text())
+
+
+def network(sys: Path, name: str, *, has_device: bool, **files: str) -> None:
+    folder = sys / "class/net" / name
+    folder.mkdir(parents=True)
+    if has_device:
+        (folder / "device").mkdir()
+    for file, text in files.items():
+        (folder / file).write_text(text + "\n")
+
+
+def test_interfaces_with_a_device_are_told_with_the_kernels_speed_and_others_only_where_there_is_none(
+    tmp_path: Path,
+) -> None:
+    network(tmp_path, "lo", has_device=False, operstate="unknown")
+    network(tmp_path, "veth12ab", has_device=False, speed="10000", operstate="up")
+    assert [link.name for link in links(tmp_path)] == ["veth12ab"]
+
+    network(tmp_path, "eth0", has_device=True, speed="25000", operstate="up")
+    network(tmp_path, "eth1", has_device=True, speed="-1", operstate="down")
+    network(tmp_path, "eth2", has_device=True, operstate="down")
+
+    assert links(tmp_path) == (
+        Link(name="eth0", kind="network", bits_per_second=25_000_000_000, state="up"),
+        Link(name="eth1", kind="network", bits_per_second=None, state="down"),
+        Link(name="eth2", kind="network", bits_per_second=None, state="down"),
+    )
+
+
+def test_ports_of_infiniband_adapters_are_told_with_their_rate(tmp_path: Path) -> None:
+    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    port.mkdir(parents=True)
+    for name, text in (("rate", "100 Gb/sec (4X EDR)"), ("state", "4: ACTIVE"), ("link_layer", "InfiniBand")):
+        (port / name).write_text(text + "\n")
+    (tmp_path / "class/infiniband/mlx5_1/ports/1").mkdir(parents=True)
+
+    first, second = links(tmp_path)
+
+    assert (first.name, first.kind, first.bits_per_second, first.state) == (
+        "mlx5_0 port 1",
+        "InfiniBand",
+        100_000_000_000,
+        "ACTIVE",
+    )
+    assert (second.bits_per_second, second.state) == (None, None)
+    rows = dict(flattened({"network": msgspec.to_builtins((first, second))}))
+    assert rows["network.mlx5_0 port 1.bits_per_second"] == "100 Gbit/s"
+    assert rows["network.mlx5_1 port 1.bits_per_second"] == "unknown"
+
+
+def test_this_host_is_described_with_its_boot_its_storage_and_its_network(tmp_path: Path) -> None:
+    system = describe(folders_of(tmp_path, None))
+
+    assert system.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert [one.name for one in system.storage] == ["run"] and system.storage[0].file_system
+    assert isinstance(system.network, tuple)

@@ -27,7 +27,7 @@ def devices_over_time(report: Report) -> Picture:
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         divisor = on_time_axis(axes, report.run.end)
-        shade_warmup(axes, report.run.warmup_seconds, report.run.end, divisor, label="bottom")
+        shade_warmup(axes, report.run.warmup_seconds, report.run.end, divisor, label="center")
         at = (np.arange(len(course.utilisation)) + 0.5) * course.part_seconds / divisor
         lines = ((course.utilisation, BLUE, parts[0], busy), (course.memory, GREEN, parts[1], full))
         handles = []

@@ -21,18 +21,19 @@ from aiperf.units import error as as_error
 
 
 def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
-    """Shades what no score counts; its name stands at the top, the bottom, or nowhere ('')."""
+    """Shades what no score counts; its name stands at the top, the center, the bottom, or nowhere ('')."""
     if warmup <= 0:
         return
     edge = min(warmup, end)
     axes.axvspan(0, edge / divisor, color=SHADE.light, zorder=0, linewidth=0)
     axes.axvline(edge / divisor, color=LINE.light, linewidth=0.8, zorder=0.5)
     if label:
+        height, offset = {"top": (1.0, -4), "center": (0.5, 0), "bottom": (0.0, 5)}[label]
         axes.annotate(
             "warm-up",
-            (0, 1.0 if label == "top" else 0.0),
+            (0, height),
             xycoords="axes fraction",
-            xytext=(4, -4 if label == "top" else 5),
+            xytext=(4, offset),
             textcoords="offset points",
             va=label,
             color=MUTED.light,

@@ -103,16 +103,15 @@ def unreached(graph: Graph) -> dict[str, int]:
 
 
 def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
-    """Whether the first and the last row and column of a kernel meet a pixel somewhere; those between them then do too."""
+    """Whether every row and column of a kernel meets a pixel at some place of the maps."""
     op, entering, leaving = graph.nodes[index].op, graph.shapes[graph.nodes[index].inputs[0]], graph.shapes[index]
     assert isinstance(op, Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
     for before, after in ((entering.height, leaving.height), (entering.width, leaving.width)):
-        steps = -(-padding // op.stride)  # after which the first row has left the padding
-        if steps >= after or steps * op.stride - padding >= before:
-            return False
-        # the last row stands there from the beginning, unless the map is too small
-        if kernel - 1 - padding >= before:
-            return False
+        for row in range(kernel):
+            # the first place at which the row has left the padding: it lies on a pixel there, or nowhere
+            place = max(0, -(-(padding - row) // op.stride))
+            if place >= after or place * op.stride - padding + row >= before:
+                return False
     return True
 
 

@@ -915,8 +915,8 @@ TRAINING = (
     Rule(
         "CIFAR-10: flip",
         "aiperf/train/data/crops.py",
-        "places[:, 1], u[:, 2] < 0.5",
-        "places[:, 1], u[:, 2] < 0.0",
+        "places[:, 1], (u[:, 2] < 0.5)",
+        "places[:, 1], (u[:, 2] < 0.0)",
         ("tests/train/data/test_pixels.py::test_shifts_reach_every_place_and_mirror_half",),
     ),
 )

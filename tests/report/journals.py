@@ -235,6 +235,8 @@ class _Invention:
         self.events.append(TrialStarted(at=at, trial=number, attempt=attempt, worker=worker, epoch=1, batch_size=batch))
         build = chance.uniform(0.02, 0.06) * max(1.0, shape.epoch_seconds)
         at += build
+        if at >= self.end:
+            return at  # the run ends while it is built
         self.events.append(
             TrialPrepared(
                 at=at,

@@ -99,16 +99,10 @@ def decide(run: Run, now: float) -> list[Command]:
         return []
     if (reason := _end(run, now)) is not None:
         return [End(reason)]
-    # First of all, and one after the other: nothing else may be decided for workers, or with proposals, that these take away.
-    if commands := _silent(run, now) or _unanswered(run, now) or _orphaned(run):
+    # First of all, and one after the other: nothing else may be decided for workers, or with proposals, that these take away;
+    # and should the starting network be given up, the next request is for it again.
+    if commands := _silent(run, now) or _unanswered(run, now) or _orphaned(run) or _over(run):
         return commands
-    for number in run.ending:
-        trial = run.trials[number]
-        if (over := end_of_trial(run.limits.procedure, trial.round, trial.losses)) is not None:
-            commands.append(Finish(number, over))
-        else:
-            reason = f"lost {trial.losses_of_worker} times; the limit is {run.limits.attempts} attempts"
-            commands.append(GiveUp(number, reason))
     # Lost trials first: their epochs are paid for already, and a parent's weights may wait on them.
     taken = set(islice(run.idle, len(run.lost)))
     for number, worker in zip(run.lost, run.idle, strict=False):
@@ -182,6 +176,18 @@ def _orphaned(run: Run) -> list[Command]:
         GiveUp(number, f"the weights of its parent, trial {run.trials[number].parent}, went while it waited")
         for number in run.orphaned
     ]
+
+
+def _over(run: Run) -> list[Command]:
+    commands: list[Command] = []
+    for number in run.ending:
+        trial = run.trials[number]
+        if (over := end_of_trial(run.limits.procedure, trial.round, trial.losses)) is not None:
+            commands.append(Finish(number, over))
+        else:
+            reason = f"lost {trial.losses_of_worker} times; the limit is {run.limits.attempts} attempts"
+            commands.append(GiveUp(number, reason))
+    return commands
 
 
 def _unanswered(run: Run, now: float) -> list[Command]:

@@ -284,6 +284,15 @@ def test_the_starting_network_is_asked_for_again_until_a_trial_of_it_has_finishe
         assert starts_asked_for(run, 8.0) == []
 
 
+def test_nothing_is_asked_for_before_a_starting_network_that_was_lost_too_often_is_given_up() -> None:
+    run = replay([started(), joined(0), requested(0), proposed(0), *GIVEN_UP])
+
+    assert [type(command) for command in decide(run, 5.0)] == [GiveUp]
+
+    evolve(run, TrialFailed(at=5, trial=0, reason="lost 3 times"))
+    assert starts_asked_for(run, 5.0) == [1]
+
+
 def test_a_starting_network_that_failed_as_often_as_the_limit_is_not_asked_for_again() -> None:
     run = replay([started(), joined(0)])
 

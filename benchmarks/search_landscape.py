@@ -3,8 +3,8 @@
     python -m benchmarks.search_landscape [--landscape balanced one_stage punished saturated] [--workers 8] [--seeds 24]
         [--trials 200] [--searchers morphism evolution random] [--first-seed 1000] [--factor 4] [--save FILE] [--against FILE]
 
-No network is trained. Each run is one of the simulated cluster, with its rounds, what is told after each, its buffer and news
-that are hours old (benchmarks/landscape_run.py); a landscape says what an architecture is worth, and its trainings find out
+No network is trained. Each run is one of the simulated cluster, with its rounds, what is told after each, proposals asked for
+late and a spare (benchmarks/landscape_run.py); a landscape says what an architecture is worth, and its trainings find out
 epoch by epoch, hot and noisy while the learning rate is high (benchmarks/landscapes.py). What is compared is the true error
 of the trial that a run would name its best: the one with the best measured accuracy. `--save` keeps all courses, `--against`
 compares with those that another state of the code has saved, seed by seed.

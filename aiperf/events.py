@@ -214,7 +214,7 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     """Whether a morph is legal on its network within the budget: else it is nobody's parent. Journals from before this was
     recorded: yes."""
     pruned: list[dict[str, Any]]
-    """Points that tuning tried and that lay over the budget: batch_size, kernel_size, reason."""
+    """Points that tuning tried and that lay over the budget: batch_size, kernel_size, reason. From rules 4 on: none."""
     fingerprint: str
     forward_flops: int
     """Operations of one image in training, forward."""

@@ -56,7 +56,6 @@ class ScheduleConf:
             patience_step=self.patience_step,
             largest_patience=self.largest_patience,
             improvement=self.improvement,
-            warmup_rounds=self.warmup_rounds,
         )
 
 

@@ -13,7 +13,7 @@ from operator import mul
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """How rounds lengthen, when a trial has stopped improving, and from where predictions end."""
+    """How rounds lengthen, and when a trial has stopped improving."""
 
     epochs: tuple[int, ...]
     """Most epochs of round 1, 2, …; the last holds for all rounds after."""
@@ -24,8 +24,6 @@ class Procedure:
     largest_patience: int
     improvement: float
     """By how much plain validation cross-entropy must fall to count as improved."""
-    warmup_rounds: int
-    """Rounds without tuning."""
 
 
 def epoch_limit(procedure: Procedure, round_: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiperf.__main__ import VERBS
 from aiperf.conf import GROUPS, RunConf, choices, schemas_of_groups
+from aiperf.report.required import written
 
 EXAMPLES = (
     ("python -m aiperf", "about 3 minutes on this machine, on real images that ship with scikit-learn"),
@@ -72,22 +73,14 @@ def _options(schema: type[Any], prefix: str, skip: Any) -> None:
             print(f"      {text}")
 
 
-def _written(value: object) -> str:
+def _written(value: Any) -> str:
     """A value as it is written on the command line."""
     if is_dataclass(value):
         inside = ", ".join(f"{field.name}: {_written(getattr(value, field.name))}" for field in fields(value))
         return f"{{{inside}}}"
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:g}"
-        case list():
-            return f"[{', '.join(map(_written, value))}]"
-        case _:
-            return str(value)
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    return written(value)
 
 
 def _docstrings(schema: type[Any]) -> dict[str, str]:

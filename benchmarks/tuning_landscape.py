@@ -1,11 +1,13 @@
 """TPE on a stated landscape where batch size matters, networks grow, small batches diverge and kernels change.
 
-    python -m benchmarks.tuning_landscape [--seeds 24] [--trials 100] [--json FILE] [--beside NAME=FILE ...]
+    python -m benchmarks.tuning_landscape [--seeds 24] [--trials 100] [--smallest 8 | --smallest null]
+        [--places middle low high] [--json FILE] [--beside NAME=FILE ...]
 
 No network is trained. The product's own searcher, tuner and driver's check make the proposals, eight workers run
 asynchronously, and a trial takes as long as its operations say. How near the proposed batches are to the landscape's best, and
-how many of the proposals diverge, is compared between the first and the last quarter of a search. `--json` keeps the figures,
-and `--beside` prints those of another state of the code in the same table.
+how many of the proposals diverge, is compared between the first and the last quarter of a search. The best batch lies in the
+middle of the range, near its lower end or near the ceiling: a way of learning that suits one place alone would show.
+`--json` keeps the figures, and `--beside` prints those of another state of the code in the same table.
 """
 
 from __future__ import annotations
@@ -29,8 +31,11 @@ from morphism import Budget, Convolution, Graph, cost, decode_morph, start
 from searchers import PARENTS, Failed, Finished, History, MorphismConf, Proposed, Space, TpeConf, WeightsDropped
 
 WORKERS = 8
+LARGEST = 512
 FIRST_SEED = 1000
 """What is told to TPE was chosen on seeds 0 to 11: what is reported was not seen then."""
+PLACES = {"middle": (96.0, 384.0), "low": (16.0, 64.0), "high": (400.0, 512.0)}
+"""Between which two batches the best one lies, drawn evenly in powers of two."""
 NOISE = 0.004
 """Standard deviation of a measured accuracy."""
 RETAINED = 2 * PARENTS
@@ -42,17 +47,19 @@ class Landscape:
 
     error = 0.05 + 0.35 · exp(−0.5 · growth) + 0.01 · log2(batch/best)² + 0.005 · (k − kernel)², where growth is in forward
     operations, as a power of two of the start's, and k is the mean edge of the kernels that are not 1×1. A batch below `bound`
-    diverges. best (96..384), bound (0.4..0.7 of it) and kernel (3..6) are drawn from the seed.
+    diverges. best (between the two of its place), bound (0.4..0.7 of it) and kernel (3..6) are drawn from the seed.
     """
 
     start: Graph
     seed: int
+    place: str = "middle"
 
     @property
     def drawn(self) -> tuple[float, float, float]:
         """best, bound, kernel"""
         random = Random(self.seed)
-        best = 96 * 4 ** random.random()
+        least, most = PLACES[self.place]
+        best = least * (most / least) ** random.random()
         return best, best * random.uniform(0.4, 0.7), random.uniform(3, 6)
 
     def accuracy(self, graph: Graph, batch_size: int) -> float | None:
@@ -79,11 +86,11 @@ class Course:
     rejected: int = 0
 
 
-def search(seed: int, trials: int, smallest: int | None = 8) -> Course:
+def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middle") -> Course:
     """A search of so many proposals by the product's own rules."""
     graph = start("digits_small")
-    landscape, course = Landscape(graph, seed), Course([], [])
-    history = History(Space(graph, Budget.of(graph, 16), 256, smallest, 512, tuning_from_round=1))
+    landscape, course = Landscape(graph, seed, place), Course([], [])
+    history = History(Space(graph, Budget.of(graph, 16), 256, smallest, LARGEST, tuning_from_round=1))
     proposer = Proposer(MorphismConf().build(), TpeConf().build())
     running: list[tuple[float, int, float | None, bool]] = []
     kept: list[tuple[float, int]] = []
@@ -102,7 +109,7 @@ def search(seed: int, trials: int, smallest: int | None = 8) -> Course:
             grown = history.graph(event.number)
             accuracy = landscape.accuracy(grown, 256 if event.number == 0 else event.batch_size)
             if event.number == 0:
-                accuracy = accuracy or landscape.accuracy(grown, 512)
+                accuracy = accuracy or landscape.accuracy(grown, LARGEST)
             else:
                 course.distances.append(abs(event.batch_size - landscape.drawn[0]))
                 course.failed.append(accuracy is None)
@@ -160,23 +167,37 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--json", type=Path, help="keeps the figures there")
     parser.add_argument("--beside", nargs="*", default=[], metavar="NAME=FILE", help="figures of other states")
+    parser.add_argument("--places", nargs="*", choices=PLACES, default=list(PLACES))
+    parser.add_argument("--smallest", type=lambda word: None if word == "null" else int(word), default=8)
     asked = parser.parse_args()
     began = time.process_time()
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     rows = {name: json.loads(Path(file).read_text()) for name, _, file in (w.partition("=") for w in asked.beside)}
-    rows["this code"] = row(search(seed, asked.trials) for seed in seeds)
-    rows["this code, from a quarter of the largest"] = row(search(seed, asked.trials, None) for seed in seeds)
-    if asked.json:
-        asked.json.write_text(json.dumps(rows["this code"]))
-    conditions = f"{asked.trials} tuned trials, {asked.seeds} seeds, {WORKERS} workers, batches from 8 to 512"
+    lowest = "what the ceiling gives" if asked.smallest is None else asked.smallest
+    conditions = (
+        f"{asked.trials} tuned trials, {asked.seeds} seeds, {WORKERS} workers, batches from {lowest} to {LARGEST}"
+    )
     print(f"{describe_machine()}; digits_small, budget 16 × the start, {conditions}\n")
-    print("| | distance of the batch, first quarter | last quarter | failing, first quarter | last | best accuracy |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for name, found in rows.items():
-        shares = [f"{statistics.fmean(found[which]):.0%}" for which in ("failed first", "failed last")]
-        cells = [_median(found["first"]), _median(found["last"]), *shares, f"{statistics.median(found['best']):.4f}"]
-        print(f"| {name} | {' | '.join(cells)} |")
+    print(
+        "| | best | distance of the batch, first quarter | last quarter | failing, first quarter | last | best accuracy |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, places in rows.items():
+        for place, found in places.items():
+            print(_line(name, place, found))
+    here = {}
+    for place in asked.places:
+        here[place] = row(search(seed, asked.trials, asked.smallest, place) for seed in seeds)
+        print(_line("this code", place, here[place]), flush=True)
+    if asked.json:
+        asked.json.write_text(json.dumps(here))
     print(f"\n{time.process_time() - began:.0f} s of processor time")
+
+
+def _line(name: str, place: str, found: Row) -> str:
+    shares = [f"{statistics.fmean(found[which]):.0%}" for which in ("failed first", "failed last")]
+    cells = [_median(found["first"]), _median(found["last"]), *shares, f"{statistics.median(found['best']):.4f}"]
+    return f"| {name} | {place} | {' | '.join(cells)} |"
 
 
 def _median(values: list[float]) -> str:

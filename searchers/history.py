@@ -254,7 +254,7 @@ class History:
     _best: list[_Rank] = field(default_factory=list, init=False)
     _inheritable: list[_Rank] = field(default_factory=list, init=False)
     _dropped: set[int] = field(default_factory=set, init=False)
-    _pruned: deque[Point] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
+    _pruned: deque[tuple[int, Point]] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
     _open: set[int] = field(default_factory=set, init=False)
     _holders: dict[str, int] = field(default_factory=dict, init=False)
     _graphs: OrderedDict[int, Graph] = field(default_factory=OrderedDict, init=False, repr=False)
@@ -301,7 +301,8 @@ class History:
                     if self._in_flight.pop(number, None) is not None:
                         self._release(trial)
                 case Shrunk(number, from_batch_size, to_batch_size):
-                    self._pruned.append(Point(from_batch_size, self.own_kernel(number), "out of memory"))
+                    point = Point(from_batch_size, self.own_kernel(number), "out of memory")
+                    self._pruned.append((number, point))
                     self.batch_sizes[number] = to_batch_size
                 case WeightsDropped(number):
                     self.trial(number)
@@ -322,7 +323,7 @@ class History:
         self._open.discard(trial.number)
         self.trials[trial.number] = self._in_flight[trial.number] = trial
         self._holders.setdefault(trial.fingerprint, trial.number)
-        self._pruned.extend(trial.pruned)
+        self._pruned.extend((trial.number, point) for point in trial.pruned)
 
     def _release(self, trial: Proposed) -> None:
         if self._holders.get(trial.fingerprint) == trial.number:
@@ -396,13 +397,17 @@ class History:
         """The IN_FLIGHT_SEEN newest trials in flight, oldest of them first."""
         return tuple(reversed(tuple(islice(reversed(self._in_flight), IN_FLIGHT_SEEN))))
 
-    def pruned_newest(self) -> tuple[Point, ...]:
-        """The PRUNED_SEEN newest points that were out of memory, oldest of them first."""
+    def pruned_newest(self) -> tuple[tuple[int, Point], ...]:
+        """The PRUNED_SEEN newest points that were out of memory, oldest of them first, each with its trial's number."""
         return tuple(self._pruned)
 
     def unfit_newest(self) -> tuple[int, ...]:
         """The UNFIT_SEEN newest trials that failed by their own hyperparameters, oldest of them first."""
         return tuple(self._unfit)
+
+    def batch_size(self, number: int) -> int:
+        """The batch size of a trial; where it had to shrink, the one that it goes on with."""
+        return self.batch_sizes.get(number, self.trial(number).batch_size)
 
     def own_kernel(self, number: int) -> int | None:
         """The kernel size of a trial's network; where that was not said, the tuned one."""

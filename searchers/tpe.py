@@ -168,25 +168,34 @@ def _told(history: History) -> list[FrozenTrial]:
 
     Nothing is left out because it could not be chosen now: sizes outside today's ranges say what lies beside them, too.
     """
-    told = [
-        _trial(_PRUNED + number, TrialState.PRUNED, point.batch_size, point.kernel_size, None)
-        for number, point in enumerate(history.pruned_newest())
-    ]
     finished = history.finished_newest()
     values = residuals(history, finished)
-    for state, first, numbers in (
+    told = [
+        _trial(_place(number, _SHRUNK), TrialState.PRUNED, point.batch_size, point.kernel_size, None)
+        for number, point in history.pruned_newest()
+    ]
+    for state, how, numbers in (
         (TrialState.PRUNED, _UNFIT, history.unfit_newest()),
         (TrialState.COMPLETE, _FINISHED, finished),
         (TrialState.RUNNING, _IN_FLIGHT, history.in_flight_newest()),
     ):
         for number in numbers:
-            batch_size = history.batch_sizes.get(number, history.trials[number].batch_size)
-            told.append(_trial(first + number, state, batch_size, history.own_kernel(number), values.get(number)))
+            sizes = history.batch_size(number), history.own_kernel(number)
+            told.append(_trial(_place(number, how), state, *sizes, values.get(number)))
     return told
 
 
-# Optuna wants numbers in the order of the trials; these are below those of the points still to be asked for.
-_PRUNED, _UNFIT, _FINISHED, _IN_FLIGHT = -4 * 10**9, -3 * 10**9, -2 * 10**9, -(10**9)
+_SHRUNK, _UNFIT, _FINISHED, _IN_FLIGHT = range(4)
+
+
+def _place(number: int, how: int) -> int:
+    """A trial's number for Optuna: in the order of the proposals, and below those of points still to be asked for.
+
+    TPE weighs old trials less, by their numbers, whatever became of them.
+    """
+    return -(10**10) + 4 * number + how
+
+
 _EVERY_BATCH: Final = IntDistribution(1, 2**31)
 _EVERY_KERNEL: Final = IntDistribution(1, 2**31)
 

@@ -805,7 +805,7 @@ BUDGET_AND_TUNING = (
     Rule(
         "out of memory is a pruned point",
         "searchers/history.py",
-        'self._pruned.append(Point(from_batch_size, self.own_kernel(number), "out of memory"))',
+        "self._pruned.append((number, point))",
         "pass",
         ("tests/searchers/test_history.py::test_a_batch_that_shrank_is_known_and_its_point_is_pruned",),
     ),

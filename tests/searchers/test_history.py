@@ -169,8 +169,8 @@ def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
     history.tell([Shrunk(0, 64, 32)])
 
     assert history.batch_sizes == {0: 32}
-    (point,) = history.pruned_newest()
-    assert (point.batch_size, point.kernel_size, point.reason) == (64, None, "out of memory")
+    ((number, point),) = history.pruned_newest()
+    assert (number, point.batch_size, point.kernel_size, point.reason) == (0, 64, None, "out of memory")
 
 
 def test_the_starting_graph_counts_as_proposed_before_anything_was_told() -> None:

@@ -58,7 +58,7 @@ class BatchConf:
     default: int = 64
     """Before tuning begins."""
     smallest: int | None = None
-    """Tuning goes no lower; none: a quarter of the largest that can be chosen, and at most the default."""
+    """Tuning goes no lower; none: half of the largest that can be chosen, and at most the default."""
     largest: int | None = None
     """Tuning goes no higher; none: training images / (20 · ranks). The measured ceiling bounds both."""
 

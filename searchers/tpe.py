@@ -35,8 +35,9 @@ _STUDY: Final = "aiperf"
 _LONG_AGO: Final = datetime(2000, 1, 1)
 
 
-SMALLEST_SHARE: Final = 4
-"""Where no smallest batch is configured, tuning goes down to this part of the largest that can be chosen, a quarter."""
+SMALLEST_SHARE: Final = 2
+"""Where no smallest batch is configured, tuning goes down to this part of the largest that can be chosen: a half, where an
+accelerator still trains at nine tenths of its best speed (docs/searchers.md says by what figures)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Tpe:
 def batch_range(history: History) -> IntDistribution:
     """Batch sizes that may be tuned: from the smallest to min(measured ceiling, largest), in steps of BATCH_STEP.
 
-    Where no smallest is configured it is a quarter of that largest, on the grid, and at most the default: below it
+    Where no smallest is configured it is half of that largest, on the grid, and at most the default: below it
     accelerators starve, and a search that draws there pays for it with the score. A ceiling below the smallest leaves the
     ceiling alone.
     """

@@ -261,7 +261,7 @@ def test_ranking_runs_tune_from_round_4_batches_up_to_a_twentieth_of_a_ranks_ima
     space = ranked_plan("cluster.accelerators=8").space
 
     assert space.tuning_from_round == 4
-    assert (space.default_batch_size, space.smallest_batch_size) == (448, None)  # None: a quarter of the largest
+    assert (space.default_batch_size, space.smallest_batch_size) == (448, None)  # None: half of the largest
     assert space.largest_batch_size == 1281167 // (20 * 8)
     assert configure([]).batch.default == 64
 

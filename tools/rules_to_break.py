@@ -711,9 +711,23 @@ BUDGET_AND_TUNING = (
     Rule(
         "tuning is told the network's own kernel size",
         "searchers/tpe.py",
-        "history.own_kernel(number), values.get(number)",
-        "history.trials[number].kernel_size, values.get(number)",
+        "sizes = history.batch_size(number), history.own_kernel(number)",
+        "sizes = history.batch_size(number), history.trials[number].kernel_size",
         (TUNING + "test_a_tuned_trial_is_told_with_its_networks_own_kernel_and_none_is_left_out",),
+    ),
+    Rule(
+        "tuning is told in the order of the proposals",
+        "searchers/tpe.py",
+        "4 * number + how",
+        "10**9 * how + number",
+        (TUNING + "test_trials_are_told_in_the_order_of_their_proposals_whatever_became_of_them",),
+    ),
+    Rule(
+        "growth is not credited with what the sizes gave",
+        "searchers/residual.py",
+        "np.column_stack([grown, _sizes(history, numbers)])",
+        "grown.copy()",
+        (TUNING + "test_growth_is_not_credited_with_what_a_batch_that_rose_with_it_gave",),
     ),
     Rule(
         "tuning is told what growth does not explain",
@@ -758,13 +772,13 @@ BUDGET_AND_TUNING = (
         (TUNING + "test_batches_go_from_the_smallest_to_the_ceiling_or_the_largest_in_steps_of_8",),
     ),
     Rule(
-        "batch size: a quarter of the largest at the least",
+        "batch size: half of the largest at the least",
         "searchers/tpe.py",
+        "SMALLEST_SHARE: Final = 2",
         "SMALLEST_SHARE: Final = 4",
-        "SMALLEST_SHARE: Final = 8",
         (
             TUNING
-            + "test_where_no_smallest_batch_is_said_tuning_goes_down_to_a_quarter_of_the_largest_and_at_most_to_the_default",
+            + "test_where_no_smallest_batch_is_said_tuning_goes_down_to_half_of_the_largest_and_at_most_to_the_default",
         ),
     ),
     Rule(

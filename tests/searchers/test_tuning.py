@@ -332,9 +332,10 @@ def test_what_is_told_is_what_growth_does_not_explain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ceiling", "default", "low", "high"), [(None, 64, 32, 128), (64, 64, 16, 64), (8, 64, 8, 8), (None, 16, 16, 128)]
+    ("ceiling", "default", "low", "high"),
+    [(None, 64, 64, 128), (64, 64, 32, 64), (40, 64, 16, 40), (8, 64, 8, 8), (None, 16, 16, 128)],
 )
-def test_where_no_smallest_batch_is_said_tuning_goes_down_to_a_quarter_of_the_largest_and_at_most_to_the_default(
+def test_where_no_smallest_batch_is_said_tuning_goes_down_to_half_of_the_largest_and_at_most_to_the_default(
     ceiling: int | None, default: int, low: int, high: int
 ) -> None:
     history = History(replace(space(default=default), smallest_batch_size=None))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,7 @@ def outcome(seed: int, options: Sequence[str]) -> Outcome:
 def busy_shares(path: Path) -> dict[str, float]:
     """Of a journal: what part of all busy time went to trials tuned this way or that."""
     tuned_by: dict[int, str] = {}
-    busy: Counter[str] = Counter()
+    busy: defaultdict[str, float] = defaultdict(float)
     for event in read(path):
         if isinstance(event, TrialProposed):
             tuned_by[event.number] = event.tuned_by
@@ -66,7 +66,7 @@ def busy_shares(path: Path) -> dict[str, float]:
             busy[tuned_by[event.trial]] += event.busy_seconds
         elif isinstance(event, EpochFinished) and event.interval is not None:
             busy[tuned_by[event.trial]] += event.interval.busy_seconds
-    return {way: seconds / busy.total() for way, seconds in busy.items()}
+    return {way: seconds / sum(busy.values()) for way, seconds in busy.items()}
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Images per second of the trainer's own loop over the batch: what small batches cost an accelerator.
 
-    python -m benchmarks.batch_speed [--network resnet20] [--precision fp32] [--batches 8,16,32,64,128,256,512] [--rounds 6]
+    python -m benchmarks.batch_speed [--network resnet20] [--precision fp32] [--batches 16,32,64,128,256,512] [--rounds 6]
 
 One process holds a loop of each batch, and they take turns, a round after another, so that a machine's drift meets all. Each
 turn trains as many images as the largest batch has, at least a step. Given are medians over the rounds, and their share of the
@@ -17,17 +17,19 @@ import time
 import torch
 
 from benchmarks.pairs import describe_machine
-from benchmarks.trainer_speed import PLAIN, STEPS, Task
+from benchmarks.trainer_speed import PLAIN, Task
 
 
 def measured(network: str, precision: str, batches: list[int], rounds: int) -> dict[int, list[float]]:
     """Images per second of every batch, by round; the round before the first warms up and is left out."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    loops = {batch: Task(network, precision, batch, STEPS, device).own_loop() for batch in batches}
+    turns = {batch: max(1, max(batches) // batch) for batch in batches}
+    tasks = {batch: Task(network, precision, batch, (rounds + 2) * turns[batch], device) for batch in batches}
+    loops = {batch: task.own_loop() for batch, task in tasks.items()}
     found: dict[int, list[float]] = {batch: [] for batch in batches}
     for number in range(rounds + 1):
         for batch, loop in loops.items():
-            steps = max(1, max(batches) // batch)
+            steps = turns[batch]
             began = time.perf_counter()
             loop.do(steps)
             seconds = time.perf_counter() - began
@@ -41,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", choices=PLAIN, default="resnet20")
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--batches", default="8,16,32,64,128,256,512")
+    parser.add_argument("--batches", default="16,32,64,128,256,512")
     parser.add_argument("--rounds", type=int, default=6)
     asked = parser.parse_args()
     batches = [int(word) for word in asked.batches.split(",")]

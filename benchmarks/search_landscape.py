@@ -6,8 +6,10 @@
 No network is trained. Each run is one of the simulated cluster, with its rounds, what is told after each, proposals asked for
 late and a spare (benchmarks/landscape_run.py); a landscape says what an architecture is worth, and its trainings find out
 epoch by epoch, hot and noisy while the learning rate is high (benchmarks/landscapes.py). What is compared is the true error
-of the trial that a run would name its best: the one with the best measured accuracy. `--save` keeps all courses, `--against`
-compares with those that another state of the code has saved, seed by seed.
+of the architecture of the trial that a run would name its best, which is the one with the best measured accuracy; besides, that
+measured error, by which a run is scored, and the true error of all that the last quarter tried. The first and the second differ
+by luck and by what was inherited: of two trainings of equal networks the one whose lineage was trained for longer is named.
+`--save` keeps all courses, `--against` compares with those that another state of the code has saved, seed by seed.
 """
 
 from __future__ import annotations
@@ -65,6 +67,12 @@ def _print(
     for name, found in courses.items():
         cells = [_median([course.best[trials - 1] for course in found]) for trials in places]
         print(f"| {name} | " + " | ".join(cells) + f" | {_growth(found):.2f} × | {_of_round_1(found):.0%} |")
+    print(f"\n| measured error | {heads} | mean true error of the last quarter | depth of the named one |")
+    print("| --- |" + " --- |" * len(places) + " --- | ---: |")
+    for name, found in courses.items():
+        cells = [_median([course.measured[trials - 1] for course in found]) for trials in places]
+        depth = statistics.median([depth_of_best(course) for course in found])
+        print(f"| {name} | " + " | ".join([*cells, _median([tried(course) for course in found])]) + f" | {depth:g} |")
     pairs = [(f"against {name}", [c.best for c in found]) for name, found in courses.items() if name != "morphism"]
     if "morphism" not in courses:
         return
@@ -76,6 +84,29 @@ def _print(
         cells = [_median([guided[trials - 1] - other[trials - 1] for guided, other in both]) for trials in places]
         wins = sum(guided[places[-1] - 1] < other[places[-1] - 1] for guided, other in both)
         print(f"| {against} | " + " | ".join(cells) + f" | {wins} of {len(both)} seeds |")
+    print(f"\n| guided − other, measured | {heads} | mean true error of the last quarter | measured better |")
+    print("| --- |" + " --- |" * len(places) + " --- | --- |")
+    for name in [name for name in courses if name != "morphism"]:
+        met = list(zip(courses["morphism"], courses[name], strict=True))
+        cells = [_median([one.measured[at - 1] - other.measured[at - 1] for one, other in met]) for at in places]
+        cells.append(_median([tried(one) - tried(other) for one, other in met]))
+        wins = sum(one.measured[-1] < other.measured[-1] for one, other in met)
+        print(f"| against {name} | " + " | ".join(cells) + f" | {wins} of {len(met)} seeds |")
+
+
+def tried(course: Course) -> float:
+    """The mean true error of the architectures of a run's last quarter of trials."""
+    return statistics.fmean([trial.true_error for trial in course.trials[-len(course.trials) // 4 :]])
+
+
+def depth_of_best(course: Course) -> int:
+    """Generations from the starting weights to the trial with the best measured accuracy, which counts as one."""
+    parents = {trial.number: trial.parent for trial in course.trials}
+    at: int | None = max(course.trials, key=lambda trial: trial.accuracy).number
+    depth = 0
+    while at is not None:
+        at, depth = parents[at], depth + 1
+    return depth
 
 
 def _growth(found: Sequence[Course]) -> float:

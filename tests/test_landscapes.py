@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.simulate.learning import Curve
+from benchmarks.landscape_run import Course, Told
 from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
+from benchmarks.search_landscape import depth_of_best, tried
 from morphism import Budget, Graph, Map, choices, start
 from morphism.grow import grow
 from searchers.chance import chance
@@ -70,3 +72,28 @@ def test_a_short_training_on_a_landscape_is_hotter_and_noisier_than_a_long_one(n
     assert curves[0] == learning.curve(0, 10, floor, 30.0, 60)
     assert spread(5) > 3 * spread(60)
     assert all(curve.heat[0] > curve.heat[59] > 0 for curve in curves)
+
+
+def told(number: int, parent: int | None, accuracy: float, true_error: float) -> Told:
+    return Told(number, 1, parent, None, accuracy, accuracy, accuracy, true_error, 1.0)
+
+
+def test_what_was_tried_is_the_mean_of_the_last_quarter_whichever_trial_is_named() -> None:
+    errors = [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.2, 0.4]
+
+    course = Course([told(n, None, 1 - error, error) for n, error in enumerate(errors)], errors, errors, 1.0)
+
+    assert tried(course) == pytest.approx(0.3)
+
+
+def test_the_depth_is_that_of_the_trial_measured_best_and_of_equals_that_of_the_first() -> None:
+    trials = [
+        told(0, None, 0.5, 0.2),
+        told(3, 0, 0.7, 0.3),
+        told(2, 3, 0.8, 0.4),
+        told(5, 2, 0.8, 0.1),
+        told(4, 0, 0.6, 0.1),
+    ]
+
+    assert depth_of_best(Course(trials, [], [], 1.0)) == 3
+    assert depth_of_best(Course(trials[:1], [], [], 1.0)) == 1

@@ -1,6 +1,8 @@
-"""What a proposal costs from ResNet-50, after 10, 100, 500 and 50,000 finished trials.
+"""What a proposal costs of a processor's time from ResNet-50, after 10, 100, 500 and 50,000 finished trials.
 
     python -m benchmarks.proposal_speed [--finished 10 100 500 50000] [--searcher morphism] [--proposals 40] [--processes 7]
+
+`--processes 0` measures no cold ones, each of which invents its history anew: minutes for 50,000 trials.
 
 Timed is the whole of searchers.propose in a round that tunes: legal morphs, candidates, regression, the child with its
 fingerprint and cost, TPE, and the enlarged graph with its fingerprint and cost. Warm: between two proposals a result and the
@@ -85,14 +87,14 @@ def _invented(finished: int, history: History, random: Random) -> Iterator[News]
 
 
 def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
-    """Seconds of each of so many proposals, a result and the former proposal told before each."""
+    """Processor seconds of each of so many proposals, a result and the former proposal told before each."""
     tuner, seconds = TpeConf().build(), []
     number = len(history.trials)
     for done in range(proposals + 5):
         request = Request(number + done, ROUND, 1)
-        begin = time.perf_counter()
+        begin = time.process_time()
         proposal = propose(searcher, history, request, tuner)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
         oldest = next(iter(history.in_flight()))
         history.tell([_told(history, request, proposal), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
     return seconds[5:]
@@ -112,14 +114,14 @@ def _told(history: History, request: Request, proposal: Proposal) -> Proposed:
 
 
 def cold(finished: int, searcher: Searcher) -> tuple[float, float]:
-    """Seconds of the first proposal, and of telling the history before it. Meant for a fresh process."""
+    """Processor seconds of the first proposal, and of telling the history before it. Meant for a fresh process."""
     news, tuner = invented(finished), TpeConf().build()
-    begin = time.perf_counter()
+    begin = time.process_time()
     history = History(space())
     history.tell(news)
-    told = time.perf_counter()
+    told = time.process_time()
     propose(searcher, history, Request(len(history.trials), ROUND, 1), tuner)
-    return time.perf_counter() - told, told - begin
+    return time.process_time() - told, told - begin
 
 
 def main() -> None:
@@ -136,7 +138,7 @@ def main() -> None:
         print(json.dumps(cold(asked.cold, searcher)))
         return
     print(f"{describe_machine()}; {asked.searcher} with TPE from resnet50_v1\n")
-    print("Median, its 95 % interval, and the least: the one that other work on the machine touches least.\n")
+    print("Processor time: median, its 95 % interval, and the least, which other work on the machine touches least.\n")
     print("| finished trials | warm, ms | cold, ms | telling all news, ms |")
     print("| --- | --- | --- | --- |")
     for finished in asked.finished:
@@ -153,6 +155,8 @@ def main() -> None:
 
 
 def _median(seconds: list[float]) -> str:
+    if not seconds:
+        return "not measured"
     low, high = interval_of_median(seconds)
     return f"{statistics.median(seconds) * 1e3:.1f} ({low * 1e3:.1f}–{high * 1e3:.1f}), least {min(seconds) * 1e3:.1f}"
 

@@ -14,14 +14,14 @@ import statistics
 
 import numpy as np
 
-from aiperf.books import Books
-from aiperf.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialPrepared, TrialProposed
-from aiperf.journal import read
-from aiperf.ledger import ledger
-from aiperf.plan import run_folder
-from aiperf.score import capacity, score, window
+from aiperf.accounting.score import capacity, score, window
+from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.windows import share_inside
+from aiperf.accounting.work_log import Books
+from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialPrepared, TrialProposed
+from aiperf.journal.journal import read
+from aiperf.planning.plan import run_folder
 from aiperf.units import duration, flops_per_second, share
-from aiperf.windows import share_inside
 from benchmarks.pairs import describe_machine
 
 

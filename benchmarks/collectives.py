@@ -17,12 +17,12 @@ from pathlib import Path
 
 import torch
 
-from aiperf.messages import Crashed, Done, EpochDone, Train, Word
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.journal.messages import Crashed, Done, EpochDone, Train, Word
 from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.conf import SyntheticConf
-from aiperf.train.group import RankGroup
+from aiperf.train.ranks.group import RankGroup
+from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import describe_machine, interval_of_median
 from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Map, Node, Relu, Softmax, encode, start
 

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.conf import configure
-from aiperf.events import AnyEvent, TrialFinished, TrialProposed, TrialRejected
-from aiperf.journal import NAME, read
-from aiperf.seeds import derive
+from aiperf.config import configure
+from aiperf.journal.events import AnyEvent, TrialFinished, TrialProposed, TrialRejected
+from aiperf.journal.journal import NAME, read
+from aiperf.rng import derive
+from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
-from aiperf.simulate.sittings import drive
 from benchmarks.pairs import describe_machine
 from benchmarks.proposal_speed import SEARCHERS, invented, space
 from searchers import History, Request, Searcher, propose

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
-from aiperf.train.data.conf import DataSetConf, ImagesConf, SyntheticConf
-from aiperf.train.data.opening import open_data
+from aiperf.data.dataset_config import DataSetConf, ImagesConf, SyntheticConf
+from aiperf.data.opening import open_data
 from benchmarks.input_speed import repeated
 from benchmarks.pairs import Asleep, describe_machine, interleaved
 from benchmarks.trainer_speed import CONF, OwnLoop

@@ -33,16 +33,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aiperf.messages import Done, EpochDone, Train
-from aiperf.seeds import derive
+from aiperf.data.dataset_config import ImagesConf
+from aiperf.data.opened import OpenData
+from aiperf.data.opening import open_data
+from aiperf.journal.messages import Done, EpochDone, Train
+from aiperf.rng import derive
 from aiperf.train.checkpoint import Snapshot, load, save
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.conf import ImagesConf
-from aiperf.train.data.opened import OpenData
-from aiperf.train.data.opening import open_data
 from aiperf.train.inprocess import train_here
-from aiperf.train.noise import break_symmetry
+from aiperf.train.symmetry_noise import break_symmetry
+from aiperf.train.trainer_config import TrainerConf
 from aiperf.train.weights import carry_out
 from benchmarks.pairs import FEWEST_PAIRS, describe_machine, interval_of_median
 from morphism import Budget, Graph, Morph, WeightPlan, Widen, apply, choices, cost, encode_morph, start

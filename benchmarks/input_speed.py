@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 from torchvision import datasets, transforms
 
-from aiperf.train.data.conf import ImagenetConf
-from aiperf.train.data.description import IMAGENET_MEAN, IMAGENET_STD
-from aiperf.train.data.opening import open_data
-from aiperf.train.data.samples import list_folder
+from aiperf.data.dataset_config import ImagenetConf
+from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD
+from aiperf.data.opening import open_data
+from aiperf.data.samples import list_folder
 from benchmarks.pairs import describe_machine, interleaved
 
 GOAL = 1.5

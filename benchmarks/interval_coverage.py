@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.books import Presence
-from aiperf.evenness import Evenness, Work, evenness_of
-from aiperf.windows import Window, share_inside
+from aiperf.accounting.confidence import Evenness, Work, evenness_of
+from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.work_log import Presence
 
 Real = npt.NDArray[np.float64]
 EPOCHS = 8

@@ -10,17 +10,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.conf import BudgetConf, RunConf
-from aiperf.events import TrialFinished, TrialProposed, TrialStarted
-from aiperf.journal import NAME, read
-from aiperf.limits import LimitsConf, ScheduleConf
-from aiperf.simulate.learning import Curve, Learning
+from aiperf.config import BudgetConf, RunConf
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.journal.events import TrialFinished, TrialProposed, TrialStarted
+from aiperf.journal.journal import NAME, read
+from aiperf.rules.limits import LimitsConf, ScheduleConf
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.model.learning_curves import Curve, Learning
 from aiperf.simulate.session import open_run, world_of
-from aiperf.simulate.sittings import drive
-from aiperf.train.data.conf import SyntheticConf
-from cluster.conf import SimulatedConf
+from cluster.simulated import SimulatedConf
 from morphism import Map, cost, start
-from searchers.conf import OffConf, SearcherConf
+from searchers.searcher_config import OffConf, SearcherConf
 
 EPOCH_SECONDS = 4.0
 """Of the starting graph on one worker: short, since a driver looks about every half a second of a run."""

@@ -13,7 +13,7 @@ from math import exp, log2
 from random import Random
 from typing import Final
 
-from aiperf.simulate.learning import Curve, curve
+from aiperf.simulate.model.learning_curves import Curve, curve
 from morphism import Convolution, Graph, Map, cost, layer_cost
 
 HEAT: Final = 0.4
@@ -39,7 +39,7 @@ class Landscape:
 
 @dataclass(frozen=True, slots=True)
 class OnLandscape:
-    """Trainings of a simulated run (aiperf.simulate.learning.Learning): short ones are hot and noisy, as real ones are."""
+    """Trainings of a simulated run (`aiperf.simulate.model.learning_curves`): short ones are hot and noisy, as real ones."""
 
     landscape: Landscape
 

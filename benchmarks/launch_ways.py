@@ -3,7 +3,7 @@
     python -m benchmarks.launch_ways [--network resnet50_v1] [--batch 256] [--precisions bf16,fp16,tf32] [--seconds 3]
 
 For each precision × way (eager, CUDA graphs, fused by hand: norm and conv, fused and graphed, torch.compile, compiled and
-graphed) the network is prepared as a rank prepares it (`aiperf/train/launch.py`), its first step is made, and forward and
+graphed) the network is prepared as a rank prepares it (`aiperf/train/execution.py`), its first step is made, and forward and
 backward passes are timed in turn with eager ones, so that a machine's drift meets both. Printed are images a second, the
 ratio to eager with its 95 % interval, seconds to prepare the way, MFU, and the share of the ceiling that the memory's
 bandwidth sets (`memory_traffic.py`; its model of eager for what is not fused by hand). Fused kernels are first held to
@@ -26,10 +26,10 @@ from torch import Tensor
 from aiperf.errors import BadConfiguration
 from aiperf.system.peaks import DataType, board_variant, peak, table
 from aiperf.train.ceiling import blank
-from aiperf.train.compiling import EAGER, Way, ways
+from aiperf.train.execution import Launch, NotHad
+from aiperf.train.execution_mode import EAGER, Way, ways
 from aiperf.train.fused import missing
 from aiperf.train.initialise import initialise
-from aiperf.train.launch import Launch, NotHad
 from aiperf.train.module import Network, build
 from aiperf.train.precision import Precision, choose
 from benchmarks.memory_traffic import bytes_per_image

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from aiperf.books import books
-from aiperf.conf import configure
-from aiperf.events import AnyEvent, ProposalRequested, TrialFinished, TrialStarted
-from aiperf.journal import NAME, read
-from aiperf.ledger import ledger
-from aiperf.score import score, window
+from aiperf.accounting.score import score, window
+from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.work_log import books
+from aiperf.config import configure
+from aiperf.journal.events import AnyEvent, ProposalRequested, TrialFinished, TrialStarted
+from aiperf.journal.journal import NAME, read
+from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
-from aiperf.simulate.sittings import drive
 from aiperf.units import duration
 from benchmarks.pairs import describe_machine
 

@@ -19,16 +19,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aiperf.conf import RunConf
-from aiperf.journal import NAME
-from aiperf.propose import Proposer
-from aiperf.simulate.cases import cheap
+from aiperf.config import RunConf
+from aiperf.journal.journal import NAME
+from aiperf.rules.proposals import Proposer
+from aiperf.simulate.audit.random_runs import cheap
+from aiperf.simulate.incarnations import Effort, drive
 from aiperf.simulate.session import open_run, world_of
-from aiperf.simulate.sittings import Effort, drive
-from aiperf.simulate.sweep import configured
+from aiperf.simulate.study.sweep import configured
 from aiperf.units import count, duration, size
 from benchmarks.pairs import describe_machine
-from cluster.conf import SimulatedConf
+from cluster.simulated import SimulatedConf
 
 SIZES = (64, 512, 4096)
 SHOWN = 25

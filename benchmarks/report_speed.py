@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from aiperf.books import books
-from aiperf.journal import NAME, read
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.journal.journal import NAME, read
 from aiperf.report.write import report_of, write, write_report
-from aiperf.score import score
-from aiperf.simulate.cases import cheap
+from aiperf.simulate.audit.random_runs import cheap
+from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
-from aiperf.simulate.sittings import drive
-from aiperf.simulate.sweep import configured
+from aiperf.simulate.study.sweep import configured
 from aiperf.units import count, size
 from benchmarks.pairs import describe_machine
 

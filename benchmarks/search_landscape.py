@@ -24,7 +24,7 @@ from benchmarks.landscape_run import Course, Setting, run
 from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
 from benchmarks.pairs import describe_machine, interval_of_median
 from morphism import start
-from searchers.conf import EvolutionConf, MorphismConf, RandomConf, SearcherConf
+from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, SearcherConf
 
 FIRST_SEED = 1000
 """The searchers' defaults were chosen on seeds 0 to 11: what is reported was not seen then."""

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.books import books
-from aiperf.events import EpochFinished, Progress, TrialProposed
-from aiperf.journal import NAME, read
-from aiperf.score import score
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.journal.events import EpochFinished, Progress, TrialProposed
+from aiperf.journal.journal import NAME, read
 from benchmarks.news_age import simulated
 from benchmarks.pairs import describe_machine
 

@@ -22,7 +22,7 @@ from random import Random
 
 import msgspec
 
-from aiperf.conf import configure
+from aiperf.config import configure
 from aiperf.report.write import write_report
 from aiperf.simulate.session import open_run, simulate
 from aiperf.system.doubts import Doubt

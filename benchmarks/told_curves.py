@@ -25,8 +25,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from aiperf.messages import EpochDone, Train
-from aiperf.procedure import predicted_accuracy
+from aiperf.journal.messages import EpochDone, Train
+from aiperf.rules.procedure import predicted_accuracy
 from morphism import Budget, Graph, choices, encode_morph, start
 from morphism.grow import grow
 from searchers.growth import drawn
@@ -105,10 +105,10 @@ def train(images: Path, image: int, start_name: str, seeds: int, out: Path) -> N
     """Trains, and writes each curve when it is there."""
     import torch
 
-    from aiperf.train.conf import TrainerConf
-    from aiperf.train.data.conf import DigitsConf, ImagesConf
-    from aiperf.train.data.opening import open_data
+    from aiperf.data.dataset_config import DigitsConf, ImagesConf
+    from aiperf.data.opening import open_data
     from aiperf.train.inprocess import train_here
+    from aiperf.train.trainer_config import TrainerConf
 
     torch.set_num_threads(1)
     is_digits = str(images) == "digits"

@@ -34,20 +34,20 @@ import torch.nn.functional as F
 import torchvision
 from torch import Tensor, nn
 
-from aiperf.messages import Advanced, EpochDone, Train, Word
-from aiperf.seeds import derive
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.data.opened import OpenData
+from aiperf.data.opening import open_data
+from aiperf.journal.messages import Advanced, EpochDone, Train, Word
+from aiperf.rng import derive
 from aiperf.system.peaks import DataType, board_variant, peak
 from aiperf.train.allocator import keep_freed_memory
-from aiperf.train.collective import Alone
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.conf import SyntheticConf
-from aiperf.train.data.opened import OpenData
-from aiperf.train.data.opening import open_data
+from aiperf.train.collectives.collective import Alone
 from aiperf.train.initialise import initialise
 from aiperf.train.loop import train
 from aiperf.train.module import build
-from aiperf.train.place import Place
 from aiperf.train.precision import choose
+from aiperf.train.rank_context import Place
+from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import Asleep, Ratio, describe_machine, interleaved
 from morphism import Graph, cost, start
 

@@ -23,9 +23,9 @@ from math import exp, log2
 from pathlib import Path
 from random import Random
 
-from aiperf.events import ProposalRequested, TrialProposed
-from aiperf.messages import Propose, Unproposed
-from aiperf.propose import Proposer, check, make
+from aiperf.journal.events import ProposalRequested, TrialProposed
+from aiperf.journal.messages import Propose, Unproposed
+from aiperf.rules.proposals import Proposer, check, make
 from benchmarks.pairs import describe_machine, interval_of_median
 from morphism import Budget, Convolution, Graph, cost, decode_morph, start
 from searchers import PARENTS, Failed, Finished, History, MorphismConf, Proposed, Space, TpeConf, WeightsDropped

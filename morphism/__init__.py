@@ -29,10 +29,21 @@ from morphism.ops import (
     Relu,
     Softmax,
 )
-from morphism.plan import Divide, Enlarge, Fill, Fresh, Gather, Identity, Instruction, WeightPlan, Zero, shapes_after
 from morphism.shapes import Map, Shape, Vector
 from morphism.sites import unreached, useful_kernels
 from morphism.starts import STARTS, UnknownStart, start
+from morphism.weight_plan import (
+    Divide,
+    Enlarge,
+    Fill,
+    Fresh,
+    Gather,
+    Identity,
+    Instruction,
+    WeightPlan,
+    Zero,
+    shapes_after,
+)
 
 __all__ = [
     "BATCH_NORMALISATION_EPSILON",

@@ -12,8 +12,8 @@ from morphism.graph import Graph
 from morphism.grow import free_folder, grow
 from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
 from morphism.ops import BATCH_NORMALISATION_EPSILON, BatchNormalisation, Convolution
-from morphism.plan import Divide, Enlarge, Fill, Fresh, Gather, Identity, Instruction, WeightPlan, Zero
 from morphism.shapes import Map
+from morphism.weight_plan import Divide, Enlarge, Fill, Fresh, Gather, Identity, Instruction, WeightPlan, Zero
 
 
 def apply(graph: Graph, morph: Morph) -> tuple[Graph, WeightPlan]:

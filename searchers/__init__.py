@@ -3,16 +3,6 @@
 `propose(searcher, history, request, tuner)` is the whole of it. Neither Optuna nor Ray is imported before it is needed.
 """
 
-from searchers.conf import (
-    EvolutionConf,
-    HpoConf,
-    MorphismConf,
-    OffConf,
-    RandomConf,
-    SearcherConf,
-    TpeConf,
-    UnusableConf,
-)
 from searchers.growth import NothingToPropose
 from searchers.history import (
     PARENTS,
@@ -37,6 +27,16 @@ from searchers.history import (
     Withdrawn,
 )
 from searchers.propose import RULES, Tuner, propose
+from searchers.searcher_config import (
+    EvolutionConf,
+    HpoConf,
+    MorphismConf,
+    OffConf,
+    RandomConf,
+    SearcherConf,
+    TpeConf,
+    UnusableConf,
+)
 
 __all__ = [
     "PARENTS",

@@ -12,8 +12,8 @@ from random import Random
 from typing import Final, TypeVar
 
 from morphism import Choices, Graph, IllegalMorph, Morph, Widen, choices, cost, legal
-from searchers.chance import derived
 from searchers.history import History, Request
+from searchers.rng import derived
 
 _TRIES: Final = 32
 _MOST_MORPHS_FROM_START: Final = 64

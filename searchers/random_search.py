@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from morphism import Morph
-from searchers.chance import chance
 from searchers.growth import copies_drawn, grown_at_random, grown_from_start
 from searchers.history import History, Request
+from searchers.rng import chance
 
 
 @dataclass(frozen=True, slots=True)

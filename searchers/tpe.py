@@ -23,10 +23,10 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from morphism import Graph, Lineage, Morph, cost, rebuild
-from searchers.chance import derived
 from searchers.history import History, Request, TunedBy
 from searchers.kernel_size import STEP, enlarging, own_size, sizes_of
 from searchers.residual import residuals
+from searchers.rng import derived
 
 BATCH_STEP: Final = 8
 """Batch sizes are tuned in steps of 8, as the matrix units of accelerators like them."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from aiperf.events import (
+from aiperf.journal.events import (
     SCHEMA,
     AnyEvent,
     EpochFinished,
@@ -24,7 +24,7 @@ from aiperf.events import (
     TrialStarted,
     WorkerJoined,
 )
-from aiperf.validator import config_hash
+from aiperf.journal.validator import config_hash
 from morphism import encode, start
 
 LIMITS: dict[str, Any] = {"spares": 1, "attempts": 3, "silence_seconds": 600.0, "rejections": 100, "trials": None}

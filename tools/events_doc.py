@@ -1,4 +1,4 @@
-"""Writes docs/events.md from the types in aiperf/events.py: `python tools/events_doc.py > docs/events.md`.
+"""Writes docs/events.md from the types in aiperf/journal/events.py: `python tools/events_doc.py > docs/events.md`.
 
 Meanings are the docstrings, read from the source. A field that stands in several events and means the same in each is
 explained once, here, or at the part of events that it stands in too; a field that is explained nowhere stops the writing.
@@ -13,9 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import aiperf.events
-from aiperf.events import SCHEMA, EpochFinished, Interval, RunStarted
-from aiperf.journal import NAME, Journal
+import aiperf.journal.events
+from aiperf.journal.events import SCHEMA, EpochFinished, Interval, RunStarted
+from aiperf.journal.journal import NAME, Journal
 from tools.events_history import FIRST, RELEASES, changes
 
 COMMON = {
@@ -71,7 +71,7 @@ signature: someone who rewrites the whole file can seal it anew.
 - A last line without its newline was torn by a killed driver: it is dropped, and said.
 - A line that no run can write is refused as well, however it is sealed: a value outside its range, time that runs back, a
   worker, trial, attempt or epoch that is not there, a configuration that does not fit its hash, anything after the end but
-  a resume (`aiperf/validator.py` holds the laws). That the work was really done is not shown by this.
+  a resume (`aiperf/journal/validator.py` holds the laws). That the work was really done is not shown by this.
 - Damage anywhere else is refused, with the line's number. `resume_until=N` goes on after line N; what stood after it is
   kept in `journal.jsonl.after-line-N`, the next time in `….2` and so on, and `RunResumed` says how many lines that were and
   their hash: nothing kept is overwritten, and no rollback goes untold.
@@ -120,7 +120,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Events: the lines of journal.jsonl"
     yield ""
-    yield "Written by `tools/events_doc.py` from `aiperf/events.py`; change it there."
+    yield "Written by `tools/events_doc.py` from `aiperf/journal/events.py`; change it there."
     yield ""
     yield INTRODUCTION
     yield "\n## The line and its seal\n"
@@ -234,7 +234,7 @@ def parts() -> Iterator[tuple[str, str, list[Field]]]:
 
 
 def _classes() -> Iterator[ast.ClassDef]:
-    source = Path(aiperf.events.__file__).read_text()
+    source = Path(aiperf.journal.events.__file__).read_text()
     return (part for part in ast.parse(source).body if isinstance(part, ast.ClassDef) and part.name != "Event")
 
 

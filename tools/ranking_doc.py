@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from aiperf.report.required import FREE, JUDGED, REQUIRED
+from aiperf.ranking.required import FREE, JUDGED, REQUIRED
 
 PAGE = Path(__file__).parent.parent / "docs/benchmark.md"
 BEGIN, END = "<!-- ranked options: begin -->", "<!-- ranked options: end -->"

@@ -9,8 +9,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from aiperf.__main__ import VERBS
-from aiperf.conf import GROUPS, RunConf, choices, schemas_of_groups
-from aiperf.report.required import written
+from aiperf.config import GROUPS, RunConf, choices, schemas_of_groups
+from aiperf.ranking.required import written
 
 EXAMPLES = (
     ("python -m aiperf", "about 3 minutes on this machine, on real images that ship with scikit-learn"),

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from aiperf.cli.graphs import add_graph_arguments, graph_of
 from aiperf.errors import AiperfError
-from aiperf.seeds import derive
+from aiperf.rng import derive
 from aiperf.units import operations
 from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
 from morphism.draw import svg

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from aiperf.conf import configure
+from aiperf.config import configure
 from aiperf.errors import BadConfiguration
 
 USAGE = """usage: python -m aiperf prepare dataset=NAME dataset.root=FOLDER [OPTION=VALUE …] [--pack FOLDER] [--checksums FILE]
@@ -28,7 +28,7 @@ def main(words: Sequence[str]) -> int:
         return 0 if rest else 2
     pack, checksums = _taken(rest, "--pack"), _taken(rest, "--checksums")
     conf = configure(rest).dataset
-    from aiperf.prepare import prepare  # loads the decoders, and torch with them
+    from aiperf.data.verification import prepare  # loads the decoders, and torch with them
 
     report = prepare(conf, pack=pack, out=Console(), checksums=checksums)
     for line in report.lines:

@@ -23,6 +23,6 @@ def main(words: Sequence[str]) -> int:
     if "-h" in words or "--help" in words:
         print(USAGE)
         return 0
-    from aiperf.simulate.sweep import main as rehearse
+    from aiperf.simulate.study.sweep import main as rehearse
 
     return rehearse(list(words))

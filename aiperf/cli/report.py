@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from aiperf.plan import run_folder
+from aiperf.planning.plan import run_folder
 
 
 def main(words: Sequence[str]) -> int:

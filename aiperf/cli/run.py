@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from aiperf.conf import RunConf, configure
+from aiperf.config import RunConf, configure
 from aiperf.errors import BadConfiguration, RunStopped
-from aiperf.plan import USUAL_START, Plan, make_plan, this_machine
-from aiperf.procedure import epoch_limit
-from aiperf.run import RETAINED
+from aiperf.planning.plan import USUAL_START, Plan, make_plan, this_machine
+from aiperf.rules.procedure import epoch_limit
+from aiperf.rules.state import RETAINED
 from aiperf.system.describe import describe
 from aiperf.units import count, duration, noise, operations, size
-from cluster.conf import SimulatedConf
+from cluster.simulated import SimulatedConf
 from morphism import cost
 from searchers.history import Space
 
@@ -85,8 +85,8 @@ def _driven(conf: RunConf, drive: Callable[[ExecutorOf, Callable[[Driver], None]
 @contextmanager
 def _shown() -> Iterator[Callable[[Driver], None]]:
     """What shows a run while it goes on: called after each of its driver's turns."""
-    from aiperf.drive.view import live_view
-    from aiperf.live import Live
+    from aiperf.drive.live import Live
+    from aiperf.drive.live_view import live_view
 
     with Live(Console()) as live:
 

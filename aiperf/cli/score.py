@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aiperf.journal import read
-from aiperf.plan import run_folder
-from aiperf.score import Score
+from aiperf.accounting.score import Score
+from aiperf.journal.journal import read
+from aiperf.planning.plan import run_folder
 
 if TYPE_CHECKING:
-    from aiperf.report.ranking import Breach
+    from aiperf.ranking.breaches import Breach
 
 
 def main(words: Sequence[str]) -> int:

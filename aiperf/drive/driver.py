@@ -8,8 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aiperf.books import Books
-from aiperf.decide import (
+from aiperf.accounting.work_log import Books
+from aiperf.drive.executor import Executor
+from aiperf.drive.run_clock import Clock
+from aiperf.errors import NoWorkers
+from aiperf.journal.events import (
+    AnyEvent,
+    CheckpointDropped,
+    ProposalRequested,
+    RunEnded,
+    TrialFailed,
+    TrialRejected,
+    TrialStarted,
+    WorkerLost,
+)
+from aiperf.journal.journal import Journal
+from aiperf.journal.messages import Drop, Order, Propose, Proposed, Release, Sum, Train, Unproposed, Word
+from aiperf.rng import derive
+from aiperf.rules.decide import (
     Command,
     DropCheckpoint,
     End,
@@ -21,28 +37,12 @@ from aiperf.decide import (
     WriteOff,
     decide,
 )
-from aiperf.drive.clock import Clock
-from aiperf.drive.executor import Executor
-from aiperf.errors import NoWorkers
-from aiperf.events import (
-    AnyEvent,
-    CheckpointDropped,
-    ProposalRequested,
-    RunEnded,
-    TrialFailed,
-    TrialRejected,
-    TrialStarted,
-    WorkerLost,
-)
-from aiperf.hear import end, hear
-from aiperf.journal import Journal
-from aiperf.limits import progress_seconds
-from aiperf.messages import Drop, Order, Propose, Proposed, Release, Sum, Train, Unproposed, Word
-from aiperf.news import news
-from aiperf.procedure import epoch_limit, patience
-from aiperf.propose import check
-from aiperf.run import Run, evolve
-from aiperf.seeds import derive
+from aiperf.rules.interpret import end, hear
+from aiperf.rules.limits import progress_seconds
+from aiperf.rules.observations import news
+from aiperf.rules.procedure import epoch_limit, patience
+from aiperf.rules.proposals import check
+from aiperf.rules.state import Run, evolve
 from searchers.history import History, News
 
 TURN_SECONDS = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from aiperf.messages import Order, Word
+from aiperf.journal.messages import Order, Word
 from searchers.history import News
 
 

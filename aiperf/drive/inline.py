@@ -8,8 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from aiperf.messages import Drop, Order, Propose, Release, Sum, Train, Word, WorkerUp
-from aiperf.propose import Proposer, make
+from aiperf.journal.messages import Drop, Order, Propose, Release, Sum, Train, Word, WorkerUp
+from aiperf.rules.proposals import Proposer, make
 from searchers.history import History, News, Space
 
 Training = Callable[[Train], Iterator[Word]]

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aiperf.conf import RunConf
+from aiperf.config import RunConf
 from aiperf.drive.executor import Executor
 from aiperf.drive.session import ExecutorOf, Standing
-from aiperf.events import WorkerShape
-from aiperf.plan import this_machine
-from aiperf.propose import proposer_of
-from aiperf.shape import terms_of
+from aiperf.journal.events import WorkerShape
+from aiperf.planning.plan import this_machine
+from aiperf.planning.worker_shape import terms_of
+from aiperf.rules.proposals import proposer_of
 from morphism import encode
 
 
@@ -22,7 +22,7 @@ def machines(conf: RunConf) -> Iterator[ExecutorOf]:
     if conf.executor == "inline":
         yield _inline
         return
-    from aiperf.drive.local_ray import local_ray
+    from aiperf.drive.ray.local_cluster import local_ray
 
     with local_ray():
         yield on_ray
@@ -32,15 +32,15 @@ def worker_shape(conf: RunConf) -> WorkerShape:
     """What the workers will have, on the machines that stand: a run's plan is made of it."""
     if conf.executor == "inline":
         return this_machine(conf)
-    from aiperf.drive.learn import learn
+    from aiperf.drive.ray.discovery import learn
 
     return learn(conf)
 
 
 def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:
+    from aiperf.data.opening import open_data
     from aiperf.drive.inline import InlineExecutor
     from aiperf.train.checkpoint_files import CheckpointFolder
-    from aiperf.train.data.opening import open_data
     from aiperf.train.inprocess import train_here
 
     space = standing.history.space
@@ -57,8 +57,8 @@ def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:
 
 def on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
     """Workers on the Ray cluster that this process is connected to."""
-    from aiperf.drive.actors import WorkerPlan
-    from aiperf.drive.ray_executor import RayExecutor
+    from aiperf.drive.ray.actors import WorkerPlan
+    from aiperf.drive.ray.ray_executor import RayExecutor
 
     shape = standing.run.started.shape
     plan = WorkerPlan(

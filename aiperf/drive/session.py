@@ -12,18 +12,18 @@ from types import FrameType
 
 import msgspec
 
-from aiperf.books import Books
-from aiperf.conf import RunConf, from_plain
-from aiperf.drive.clock import HostTime, WallClock, host_time
+from aiperf.accounting.work_log import Books
+from aiperf.config import RunConf, from_plain
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
+from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
-from aiperf.events import SCHEMA, AnyEvent, RunResumed, RunStarted
-from aiperf.journal import NAME, Cut, Journal, Reading, folding, read
-from aiperf.news import news
-from aiperf.plan import Plan, first_event, new_folder, run_folder, space_of
-from aiperf.rederive import check_rules
-from aiperf.run import Run, begin, evolve
+from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
+from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, read
+from aiperf.planning.plan import Plan, first_event, new_folder, run_folder, space_of
+from aiperf.rules.observations import news
+from aiperf.rules.state import Run, begin, evolve
+from aiperf.rules.verify_proposals import check_rules
 from aiperf.system.describe import describe, versions
 from searchers.history import History, News
 
@@ -89,7 +89,7 @@ def resumable(conf: RunConf) -> Resumable:
     Raises:
         CannotResume: its declared time is over, or it is simulated.
         OtherRules: its proposals were made by other rules than this code's.
-        JournalDamaged, NoSuchRun: see aiperf.journal.
+        JournalDamaged, NoSuchRun: see aiperf.journal.journal.
     """
     assert conf.resume is not None
     folder = run_folder(conf.resume, conf.runs)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from aiperf.ledger import Ledger
-from aiperf.report.ranking import Breach
-from aiperf.score import CurvePoint, Score
+from aiperf.accounting.score import CurvePoint, Score
+from aiperf.accounting.time_breakdown import Ledger
+from aiperf.ranking.breaches import Breach
 from aiperf.system.telemetry import Doubt, Telemetry
 
 

@@ -1,7 +1,7 @@
 """The fold over a run's events that collects what the report shows beside the score: trials, workers, progress, errors.
 
-One pass, a bounded amount of work an event. The intervals of work themselves are in the books (`aiperf.books`), which are
-kept in the same pass.
+One pass, a bounded amount of work an event. The intervals of work themselves are in the books
+(`aiperf.accounting.work_log`), which are kept in the same pass.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from aiperf.books import Books, counts
-from aiperf.events import (
+from aiperf.accounting.work_log import Books, counts
+from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
     CeilingMeasured,
@@ -39,7 +39,7 @@ from aiperf.events import (
     WorkerLost,
     WorkerNotStarted,
 )
-from aiperf.journal import folding
+from aiperf.journal.journal import folding
 
 
 @dataclass(slots=True)

@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.books import Books
-from aiperf.events import AnyEvent
-from aiperf.ledger import ledger
+from aiperf.accounting.score import Score, curve, score, window
+from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.work_log import Books
+from aiperf.journal.events import AnyEvent
+from aiperf.ranking.breaches import Breach, Candidate, breaches
+from aiperf.ranking.required import CHOSEN
 from aiperf.report.architecture import best_architecture, ranked_fingerprint, start_fingerprint
 from aiperf.report.facts import (
     ErrorPoint,
@@ -28,13 +32,9 @@ from aiperf.report.facts import (
 )
 from aiperf.report.family import tree
 from aiperf.report.fold import Collected, OpenTrial, collect
-from aiperf.report.ranking import Breach, Candidate, breaches
-from aiperf.report.required import CHOSEN
-from aiperf.report.timeline import gantt
 from aiperf.report.utilisation import utilisation
-from aiperf.score import Score, curve, score, window
+from aiperf.report.worker_timeline import gantt
 from aiperf.system.telemetry import Doubt, Limits, Telemetry, died, doubts
-from aiperf.windows import Window, share_inside
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500

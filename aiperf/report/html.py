@@ -16,7 +16,7 @@ from aiperf import units
 from aiperf.plain import plain_lines
 from aiperf.report import palette, tables, words
 from aiperf.report.facts import Report
-from aiperf.report.picture import Picture, inline
+from aiperf.report.figure import Picture, inline
 from aiperf.report.tables import Cell, Column, Table
 
 SECTIONS = (

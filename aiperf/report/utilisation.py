@@ -12,12 +12,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from aiperf.intervals import Real
+from aiperf.accounting.intervals import Real
+from aiperf.accounting.score import capacity
+from aiperf.accounting.windows import Window, share_inside
 from aiperf.report.facts import Utilisation
 from aiperf.report.fold import Collected, OpenWorker
-from aiperf.score import capacity
 from aiperf.system.peaks import DataType, peak
-from aiperf.windows import Window, share_inside
 
 MEASURED_PEAK = "measured_matmul_flops"
 """Where a worker's system description holds the rate of matrix products it measured: data type → FLOPS of one rank."""

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiperf import units
+from aiperf.ranking.breaches import SIMULATED, Breach
 from aiperf.report.facts import Report, RunFacts
-from aiperf.report.ranking import SIMULATED, Breach
 
 
 def score_title(run: RunFacts) -> str:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from aiperf.journal import read
+from aiperf.journal.journal import read
 from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report
+from aiperf.report.figure import Picture
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.picture import Picture
 from aiperf.report.plots import all_pictures
 from aiperf.system import telemetry
 from aiperf.units import count, share

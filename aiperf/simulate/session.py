@@ -14,29 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from aiperf.conf import RunConf
-from aiperf.drive.driver import Driver
-from aiperf.drive.session import ending_on_interrupt
-from aiperf.errors import BadConfiguration
-from aiperf.events import RunStarted, WorkerShape
-from aiperf.journal import NAME
-from aiperf.plan import Plan, first_event, make_plan, new_folder
-from aiperf.propose import Proposer, proposer_of
-from aiperf.simulate.attempt import Task
-from aiperf.simulate.checkpoints import Checkpoints
-from aiperf.simulate.clock import VirtualClock
-from aiperf.simulate.executor import World
-from aiperf.simulate.fault_words import parse_all
-from aiperf.simulate.learning import ByOperations, Learning
-from aiperf.simulate.memory import memory_of
-from aiperf.simulate.pace import Figures, pace
-from aiperf.simulate.profile import calibrated, profile_of
-from aiperf.simulate.sittings import Effort, drive
-from aiperf.simulate.witness import Witness
-from aiperf.train.batch_sizes import LEAST
-from aiperf.train.data.conf import Cifar10Conf, ImagenetConf
-from aiperf.train.data.describe import describe as describe_data
-from aiperf.train.data.description import (
+from aiperf.config import RunConf
+from aiperf.data.dataset_config import Cifar10Conf, ImagenetConf
+from aiperf.data.description import (
     CIFAR10_MEAN,
     CIFAR10_STD,
     IMAGENET_CLASSES,
@@ -46,8 +26,28 @@ from aiperf.train.data.description import (
     IMAGENET_VALIDATION_IMAGES,
     DataSet,
 )
+from aiperf.data.survey import describe as describe_data
+from aiperf.drive.driver import Driver
+from aiperf.drive.session import ending_on_interrupt
+from aiperf.errors import BadConfiguration
+from aiperf.journal.events import RunStarted, WorkerShape
+from aiperf.journal.journal import NAME
+from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
+from aiperf.rules.proposals import Proposer, proposer_of
+from aiperf.simulate.faults.fault_words import parse_all
+from aiperf.simulate.incarnations import Effort, drive
+from aiperf.simulate.model.accelerator_memory import memory_of
+from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
+from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.learning_curves import ByOperations, Learning
+from aiperf.simulate.model.pace import Figures, pace
+from aiperf.simulate.model.profile import calibrated, profile_of
+from aiperf.simulate.model.simulated_attempt import Task
+from aiperf.simulate.model.simulated_executor import World
+from aiperf.simulate.model.virtual_clock import VirtualClock
+from aiperf.train.batch_sizes import LEAST
 from aiperf.units import count, duration, size
-from cluster.conf import SimulatedConf
+from cluster.simulated import SimulatedConf
 from morphism import cost
 
 MOST_EPOCHS = 20_000_000

@@ -12,14 +12,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.train.batch_sizes import largest, nothing_fits
-from aiperf.train.collective import Collective
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.memory import available_bytes
+from aiperf.train.collectives.collective import Collective
 from aiperf.train.footprint import CudaMemory, beside_a_step, peak_of
 from aiperf.train.module import build
 from aiperf.train.precision import Precision
+from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, Map, cost
 
 

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from aiperf.errors import AiperfError
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.collective import dense_view
-from aiperf.train.recent import Recent
+from aiperf.train.collectives.collective import dense_view
+from aiperf.train.weight_cache import Recent
 
 FORMAT = 1
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import torch
 
-from aiperf.messages import Train, Word
+from aiperf.data.opened import OpenData
+from aiperf.journal.messages import Train, Word
 from aiperf.train.checkpoint import Writer
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.collective import Alone
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.opened import OpenData
+from aiperf.train.collectives.collective import Alone
 from aiperf.train.loop import train
-from aiperf.train.place import Place
+from aiperf.train.rank_context import Place
+from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph
 
 

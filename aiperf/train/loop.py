@@ -20,23 +20,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aiperf.messages import CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Saved, Skipped, Train, Unsaved, Word
-from aiperf.procedure import has_stopped_improving
-from aiperf.seeds import derive
+from aiperf.data.batches import Batch
+from aiperf.data.errors import DamagedData
+from aiperf.data.opened import OpenData
+from aiperf.journal.messages import (
+    CheckpointGone,
+    Crashed,
+    Done,
+    EpochDone,
+    OutOfMemory,
+    Saved,
+    Skipped,
+    Train,
+    Unsaved,
+    Word,
+)
+from aiperf.rng import derive
+from aiperf.rules.procedure import has_stopped_improving
+from aiperf.train.attempt_sums import EpochClock, Reports, Span
 from aiperf.train.batch_sizes import smaller
 from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.checkpoint import Snapshot, copied
-from aiperf.train.clock import EpochClock, Reports, Span
-from aiperf.train.data.batches import Batch
-from aiperf.train.data.errors import DamagedData
-from aiperf.train.data.opened import OpenData
-from aiperf.train.launch import NotHad
+from aiperf.train.device_timer import Mark
+from aiperf.train.execution import NotHad
 from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
-from aiperf.train.place import Place
 from aiperf.train.precision import unsearched
-from aiperf.train.prepare import CheckpointMissing, Ready, prepare, walk
+from aiperf.train.rank_context import Place
+from aiperf.train.setup import CheckpointMissing, Ready, prepare, walk
 from aiperf.train.stages import Stage
-from aiperf.train.timeline import Mark
 
 
 class RankOutOfMemory(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from aiperf.train.conf import TrainerConf
+from aiperf.train.trainer_config import TrainerConf
 
 
 def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float = 0.0) -> float:
@@ -20,7 +20,7 @@ def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float 
     >>> [round(learning_rate(TrainerConf(), epoch, 256), 4) for epoch in (1, 31, 60)]
     [0.1, 0.05, 0.0017]
     """
-    assert conf.decay_epochs is not None, "a run's configuration says how many: aiperf/conf.py"
+    assert conf.decay_epochs is not None, "a run's configuration says how many: aiperf/config.py"
     left = max(1, conf.decay_epochs - (epoch - 1)) / conf.decay_epochs
     return conf.learning_rate * _scale(conf, epoch - 1 + done, global_batch) * left
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.conf import ELEMENT_BYTES
+from aiperf.train.trainer_config import ELEMENT_BYTES
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -19,11 +19,11 @@ from pathlib import Path
 import torch
 
 from aiperf.train.ceiling import blank, rehearse
-from aiperf.train.collective import Collective
-from aiperf.train.conf import TrainerConf
+from aiperf.train.collectives.collective import Collective
+from aiperf.train.device_timer import timeline_of
 from aiperf.train.module import build
 from aiperf.train.precision import Precision, candidates
-from aiperf.train.timeline import timeline_of
+from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph
 
 BATCH = 64

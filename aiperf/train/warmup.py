@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from aiperf.train.optimiser import sgd
-from aiperf.train.place import Place
+from aiperf.train.rank_context import Place
 
 
 def warm_up(place: Place) -> None:

@@ -1,6 +1,6 @@
 """Carrying out a weight plan: from a parent's state dict to its child's.
 
-Plans are data and know no tensors (see morphism.plan); this is the one place where their instructions meet some.
+Plans are data and know no tensors (see morphism.weight_plan); this is the one place where their instructions meet some.
 Nothing here is random but `Fresh`, and that is drawn from the seed given.
 """
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from aiperf.__main__ import VERBS
-from aiperf.conf import GROUPS, choices, configure, option_names
-from aiperf.plan import first_event, make_plan, this_machine
+from aiperf.config import GROUPS, choices, configure, option_names
+from aiperf.planning.plan import first_event, make_plan, this_machine
 from aiperf.system.describe import describe
-from cluster.conf import SimulatedConf
+from cluster.simulated import SimulatedConf
 from tests.cli.user import User, write_run
 from tests.journals import ended, started
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.events import AnyEvent
-from aiperf.journal import NAME, Journal
+from aiperf.journal.events import AnyEvent
+from aiperf.journal.journal import NAME, Journal
 
 
 @dataclass(frozen=True, slots=True)

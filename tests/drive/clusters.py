@@ -16,7 +16,7 @@ from ray.actor import ActorHandle
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.local_ray import guarded_environment
+from aiperf.drive.ray.local_cluster import guarded_environment
 
 DEAD_IN_A_SECOND = {
     "health_check_initial_delay_ms": 500,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiperf.drive.local_ray import local_ray
+from aiperf.drive.ray.local_cluster import local_ray
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from aiperf.events import AnyEvent
-from aiperf.journal import NAME, read
+from aiperf.journal.events import AnyEvent
+from aiperf.journal.journal import NAME, read
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SMALL = (

@@ -8,10 +8,10 @@ from typing import Any
 
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import Standing
-from aiperf.events import AnyEvent, RunStarted
-from aiperf.journal import NAME, Journal, read
-from aiperf.messages import Order, Train, Word, WorkerUp
-from aiperf.simulate.clock import VirtualClock
+from aiperf.journal.events import AnyEvent, RunStarted
+from aiperf.journal.journal import NAME, Journal, read
+from aiperf.journal.messages import Order, Train, Word, WorkerUp
+from aiperf.simulate.model.virtual_clock import VirtualClock
 from searchers.history import News
 from searchers.propose import RULES
 from tests.journals import LIMITS, SCHEDULE, started

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import ray
 
-from aiperf.drive.actors import WorkerPlan
+from aiperf.drive.ray.actors import WorkerPlan
 from aiperf.errors import AiperfError
-from aiperf.messages import Advanced, Done, Drop, EpochDone, Train, Word
-from aiperf.train.wire import Ready
+from aiperf.journal.messages import Advanced, Done, Drop, EpochDone, Train, Word
+from aiperf.train.ranks.protocol import Ready
 from morphism import Morph
-from searchers.conf import RandomConf
 from searchers.history import History, Request
+from searchers.searcher_config import RandomConf
 
 LACKS_DATA = "lacks its data"
 BREAKS = "breaks at its start"

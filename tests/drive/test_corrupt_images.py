@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.events import EpochFinished, ImagesSkipped, RunEnded, TrialStarted
-from aiperf.journal import read
+from aiperf.journal.events import EpochFinished, ImagesSkipped, RunEnded, TrialStarted
+from aiperf.journal.journal import read
+from tests.data.folders import make
 from tests.drive.runs import REPOSITORY
-from tests.train.data.folders import make
 
 
 @pytest.mark.parametrize("executor", ["inline", pytest.param("ray", marks=[pytest.mark.slow])])

@@ -11,7 +11,7 @@ import pytest
 
 from aiperf.drive.driver import LINGER_SECONDS, Driver
 from aiperf.errors import NoWorkers
-from aiperf.events import (
+from aiperf.journal.events import (
     AnyEvent,
     CheckpointDropped,
     Progress,
@@ -21,7 +21,7 @@ from aiperf.events import (
     TrialRejected,
     WorkerLost,
 )
-from aiperf.messages import Advanced, Done, EpochDone, Order, Propose, Sum, Unproposed, Word
+from aiperf.journal.messages import Advanced, Done, EpochDone, Order, Propose, Sum, Unproposed, Word
 from tests.drive.scripted import drivable, driver_after, up, written
 from tests.journals import (
     begun,

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.books import books
-from aiperf.events import (
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.journal.events import (
     AnyEvent,
     EpochFinished,
     HelperLost,
@@ -30,15 +31,14 @@ from aiperf.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.journal import read
-from aiperf.score import score
+from aiperf.journal.journal import read
 from tests.drive.census import Census
 from tests.drive.processes import command_line, descendants
 from tests.drive.runs import SMALL, RealRun
 
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 OF = {
-    "rank": b"aiperf.train.rank",
+    "rank": b"aiperf.train.ranks.rank",
     "host actor": b"ray::WorkerHost",
     "mailbox": b"ray::Mailbox",
     "generator": b"ray::Generator",

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.books import books
-from aiperf.conf import from_plain
-from aiperf.events import (
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.config import from_plain
+from aiperf.journal.events import (
     AnyEvent,
     EpochFinished,
     Progress,
@@ -26,10 +27,9 @@ from aiperf.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.journal import read
-from aiperf.propose import proposer_of
-from aiperf.rederive import rederive
-from aiperf.score import score
+from aiperf.journal.journal import read
+from aiperf.rules.proposals import proposer_of
+from aiperf.rules.verify_proposals import rederive
 from tests.drive.processes import command_line, descendants, worker_host
 from tests.drive.runs import SMALL, RealRun
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from aiperf.conf import RunConf, as_plain
-from aiperf.events import (
+from aiperf.config import RunConf, as_plain
+from aiperf.data.dataset_config import DigitsConf
+from aiperf.journal.events import (
     SCHEMA,
     AnyEvent,
     BatchReduced,
@@ -36,12 +37,11 @@ from aiperf.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.limits import ScheduleConf
-from aiperf.train.data.conf import DigitsConf
-from aiperf.validator import config_hash
+from aiperf.journal.validator import config_hash
+from aiperf.rules.limits import ScheduleConf
 from morphism import Budget, Graph, apply, cost, encode_morph, legal, start
 from morphism.codec import encode
-from searchers.conf import MorphismConf, TpeConf
+from searchers.searcher_config import MorphismConf, TpeConf
 from tests.journals import positioned
 
 VERSIONS = {"aiperf-cluster": "0.1.0", "torch": "2.13.0", "horovod": "0.28.1", "ray": "2.60.0", "optuna": "5.0.0"}

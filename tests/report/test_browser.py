@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from aiperf.journal import NAME, Journal
+from aiperf.journal.journal import NAME, Journal
 from aiperf.report.gather import gather
 from aiperf.report.write import write, write_report
 from tests.report.browser import Browser, executable

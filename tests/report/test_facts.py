@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.books import books
-from aiperf.events import (
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.journal.events import (
     SCHEMA,
     AnyEvent,
     EpochFinished,
@@ -29,8 +30,7 @@ from aiperf.events import (
 from aiperf.report import words
 from aiperf.report.facts import Proposals, Report
 from aiperf.report.gather import gather, thinned
-from aiperf.report.timeline import busy_grid
-from aiperf.score import score
+from aiperf.report.worker_timeline import busy_grid
 from tests.journals import begun, ended, finished, interval, joined, proposed, requested, started
 from tests.report.journals import MACHINE, Shape, invented, many_workers
 

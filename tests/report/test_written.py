@@ -18,12 +18,12 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from aiperf.events import AnyEvent, RunStarted
-from aiperf.journal import Journal
+from aiperf.journal.events import AnyEvent, RunStarted
+from aiperf.journal.journal import Journal
+from aiperf.ranking.breaches import SIMULATED, of_option
+from aiperf.ranking.required import offences
 from aiperf.report.gather import gather
 from aiperf.report.palette import COLOURS
-from aiperf.report.ranking import SIMULATED, of_option
-from aiperf.report.required import offences
 from aiperf.report.text import closing_lines
 from aiperf.report.words import broken_rules
 from aiperf.report.write import Paths, report_of, write, write_report

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from aiperf.errors import BadConfiguration
-from aiperf.simulate.fault_words import KINDS, parse, parse_all
+from aiperf.simulate.faults.fault_words import KINDS, parse, parse_all
 from aiperf.simulate.faults.workers import WorkerLost
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.simulate.cases import Case, Failed, explained, play, random_case, smaller
+from aiperf.simulate.audit.random_runs import Case, Failed, explained, play, random_case, smaller
 
 BLOCK = 25
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-import aiperf.hear
-from aiperf.journal import NAME
-from aiperf.procedure import Procedure, predicted_accuracy
-from aiperf.simulate import laws
-from aiperf.simulate.auditor import Auditor
-from aiperf.simulate.laws import BrokenLaw
+import aiperf.rules.interpret
+from aiperf.journal.journal import NAME
+from aiperf.rules.procedure import Procedure, predicted_accuracy
+from aiperf.simulate.audit import laws
+from aiperf.simulate.audit.auditor import Auditor
+from aiperf.simulate.audit.laws import BrokenLaw
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.model.ground_truth import Witness
 from aiperf.simulate.session import open_run, world_of
-from aiperf.simulate.sittings import drive
-from aiperf.simulate.witness import Witness
 from benchmarks.landscape_run import Setting, configured
-from searchers.conf import EvolutionConf, RandomConf, SearcherConf
+from searchers.searcher_config import EvolutionConf, RandomConf, SearcherConf
 
 LONG = Setting(workers=8, trials=80, factor=32.0)
 """Ten rounds of every worker, and room to grow all the while."""
@@ -55,7 +55,7 @@ def told_by_the_round(procedure: Procedure, accuracies: Sequence[float]) -> floa
 def test_results_on_two_scales_keep_round_1_as_the_only_parents_and_that_breaks_a_law(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aiperf.hear, "told_accuracy", told_by_the_round)
+    monkeypatch.setattr(aiperf.rules.interpret, "told_accuracy", told_by_the_round)
 
     with pytest.raises(BrokenLaw) as caught:
         descent(EvolutionConf(), tmp_path)

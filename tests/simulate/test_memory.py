@@ -12,9 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.conf import BatchConf, BudgetConf, RunConf
+from aiperf.config import BatchConf, BudgetConf, RunConf
+from aiperf.data.dataset_config import ImagenetConf, SyntheticConf
 from aiperf.errors import BadConfiguration
-from aiperf.events import (
+from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
     CeilingMeasured,
@@ -25,20 +26,19 @@ from aiperf.events import (
     TrialStarted,
     WorkerJoined,
 )
-from aiperf.journal import NAME, read
-from aiperf.limits import LimitsConf, ScheduleConf
-from aiperf.simulate.memory import memory_of
+from aiperf.journal.journal import NAME, read
+from aiperf.rules.limits import LimitsConf, ScheduleConf
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.model.accelerator_memory import memory_of
+from aiperf.simulate.model.ground_truth import Witness
 from aiperf.simulate.session import open_run, world_of
-from aiperf.simulate.sittings import drive
-from aiperf.simulate.witness import Witness
 from aiperf.train.batch_sizes import smaller
 from aiperf.train.ceiling import largest_batch
-from aiperf.train.conf import ELEMENT_BYTES, TrainerConf
-from aiperf.train.data.conf import ImagenetConf, SyntheticConf
 from aiperf.train.precision import Precision
-from cluster.conf import SimulatedConf
+from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
+from cluster.simulated import SimulatedConf
 from morphism import Graph, Lineage, cost, decode_morph, rebuild, start
-from searchers.conf import OffConf, RandomConf, TpeConf
+from searchers.searcher_config import OffConf, RandomConf, TpeConf
 
 DIGITS = start("digits_small", image=8, channels=1, classes=10)
 LEAST_BYTES = cost(DIGITS).training_memory(8)

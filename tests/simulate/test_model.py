@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.simulate.checkpoints import Checkpoints
-from aiperf.simulate.clock import VirtualClock
-from aiperf.simulate.learning import ByOperations, curve
-from aiperf.simulate.pace import Figures, exchange_seconds, pace
-from cluster.conf import LinkConf, SimulatedConf
+from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
+from aiperf.simulate.model.learning_curves import ByOperations, curve
+from aiperf.simulate.model.pace import Figures, exchange_seconds, pace
+from aiperf.simulate.model.virtual_clock import VirtualClock
+from cluster.simulated import LinkConf, SimulatedConf
 from morphism import cost, start
 
 RESNET50 = Figures.of(cost(start("resnet50_v1")))

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-import aiperf.decide
+import aiperf.accounting.score
 import aiperf.drive.driver
 import aiperf.drive.session
-import aiperf.hear
-import aiperf.run
-import aiperf.score
-import aiperf.simulate.sittings
-from aiperf.books import Books
-from aiperf.decide import Command, Start
+import aiperf.rules.decide
+import aiperf.rules.interpret
+import aiperf.rules.state
+import aiperf.simulate.incarnations
+from aiperf.accounting.windows import Window
+from aiperf.accounting.work_log import Books
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import Standing
-from aiperf.events import (
+from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
     EpochFinished,
@@ -31,14 +31,14 @@ from aiperf.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.hear import hear
-from aiperf.journal import Journal
-from aiperf.messages import Advanced, Done, Train, Word, WorkerUp
-from aiperf.news import news
-from aiperf.run import Run, Trial, evolve
-from aiperf.simulate import laws
-from aiperf.simulate.cases import SCARCE, Case, Failed, explained, play, smaller
-from aiperf.windows import Window
+from aiperf.journal.journal import Journal
+from aiperf.journal.messages import Advanced, Done, Train, Word, WorkerUp
+from aiperf.rules.decide import Command, Start
+from aiperf.rules.interpret import hear
+from aiperf.rules.observations import news
+from aiperf.rules.state import Run, Trial, evolve
+from aiperf.simulate.audit import laws
+from aiperf.simulate.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller
 from searchers.history import CeilingKnown, History, News
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -52,26 +52,26 @@ def counting_words_of_dead_attempts(patch: pytest.MonkeyPatch) -> None:
     def current(run: Run, trial: int, attempt: int) -> Trial | None:
         return run.trials[trial] if trial in run.running else None
 
-    patch.setattr(aiperf.hear, "_current", current)
+    patch.setattr(aiperf.rules.interpret, "_current", current)
 
 
 def retrying_without_end(patch: pytest.MonkeyPatch) -> None:
     def lose(run: Run, number: int, *, by_worker: bool) -> None:
         trial = run.trials[number]
-        aiperf.run._free_worker(run, trial)
+        aiperf.rules.state._free_worker(run, trial)
         run.lost[number] = None
 
-    patch.setattr(aiperf.run, "_lose", lose)
+    patch.setattr(aiperf.rules.state, "_lose", lose)
 
 
 def retrying_at_once_and_again(patch: pytest.MonkeyPatch) -> None:
-    lose = aiperf.run._lose
+    lose = aiperf.rules.state._lose
 
     def twice(run: Run, number: int, *, by_worker: bool) -> None:
         lose(run, number, by_worker=by_worker)
         run.trials[number].attempt += 1
 
-    patch.setattr(aiperf.run, "_lose", twice)
+    patch.setattr(aiperf.rules.state, "_lose", twice)
 
 
 def _go_on_behind_it(journal: Journal) -> None:
@@ -83,7 +83,7 @@ def forgetting_that_a_line_was_torn(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaving_half_a_batch_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
-    from aiperf.simulate.chronicle import _FullDisk
+    from aiperf.simulate.faults.faulty_journal import _FullDisk
 
     patch.setattr(_FullDisk, "truncate", lambda self, size: None, raising=False)
     patch.setattr(Journal, "_keep_what_follows", _go_on_behind_it)
@@ -114,22 +114,22 @@ def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
         if by_worker:
             gone(run, number, by_worker=by_worker)
 
-    gone = aiperf.run._worker_gone
-    patch.setattr(aiperf.run, "_worker_gone", keep)
+    gone = aiperf.rules.state._worker_gone
+    patch.setattr(aiperf.rules.state, "_worker_gone", keep)
 
 
 def a_window_off_by_an_interval(patch: pytest.MonkeyPatch) -> None:
-    window = aiperf.score.window
+    window = aiperf.accounting.score.window
 
     def off(books: Books, at: float | None = None) -> Window:
         right = window(books, at)
         return Window(right.start + 5.0, right.end)
 
-    patch.setattr(aiperf.score, "window", off)
+    patch.setattr(aiperf.accounting.score, "window", off)
 
 
 def dropping_the_last_word_of_an_epoch(patch: pytest.MonkeyPatch) -> None:
-    epoch_done = aiperf.hear._epoch_done
+    epoch_done = aiperf.rules.interpret._epoch_done
 
     def without(*arguments: Any) -> list[AnyEvent]:
         return [
@@ -137,7 +137,7 @@ def dropping_the_last_word_of_an_epoch(patch: pytest.MonkeyPatch) -> None:
             for event in epoch_done(*arguments)
         ]
 
-    patch.setattr(aiperf.hear, "_epoch_done", without)
+    patch.setattr(aiperf.rules.interpret, "_epoch_done", without)
 
 
 def leaving_the_last_interval_of_an_epoch_out_of_the_books(patch: pytest.MonkeyPatch) -> None:
@@ -160,12 +160,12 @@ def counting_an_epoch_twice_after_out_of_memory(patch: pytest.MonkeyPatch) -> No
 
 
 def hearing_words_from_before_the_memory_ran_out(patch: pytest.MonkeyPatch) -> None:
-    advanced = aiperf.hear._advanced
+    advanced = aiperf.rules.interpret._advanced
 
     def whatever_its_batch(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
         return advanced(trial, msgspec.structs.replace(word, batch_size=trial.batch_size), now)
 
-    patch.setattr(aiperf.hear, "_advanced", whatever_its_batch)
+    patch.setattr(aiperf.rules.interpret, "_advanced", whatever_its_batch)
 
 
 def counting_an_epoch_twice_after_a_loss(patch: pytest.MonkeyPatch) -> None:
@@ -173,18 +173,18 @@ def counting_an_epoch_twice_after_a_loss(patch: pytest.MonkeyPatch) -> None:
 
 
 def beginning_anew_with_a_worker_that_comes_back(patch: pytest.MonkeyPatch) -> None:
-    joined = aiperf.run._joined
+    joined = aiperf.rules.state._joined
 
     def as_new(run: Run, event: WorkerJoined) -> None:
         run.absent.clear()
         joined(run, event)
 
-    patch.setattr(aiperf.run, "_joined", as_new)
+    patch.setattr(aiperf.rules.state, "_joined", as_new)
 
 
 def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, Command], Command | None]) -> None:
     """Every command is changed before it is carried out; None: it is not."""
-    decide = aiperf.decide.decide
+    decide = aiperf.rules.decide.decide
 
     def changed(run: Run, now: float) -> list[Command]:
         commands = (change(run, command) for command in decide(run, now))
@@ -194,15 +194,15 @@ def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, Command], Command
 
 
 def asking_long_before_the_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.run, "nears_its_end", lambda procedure, round_, losses: True)
+    patch.setattr(aiperf.rules.state, "nears_its_end", lambda procedure, round_, losses: True)
 
 
 def asking_only_when_a_trial_is_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.run, "nears_its_end", lambda procedure, round_, losses: False)
+    patch.setattr(aiperf.rules.state, "nears_its_end", lambda procedure, round_, losses: False)
 
 
 def asking_for_spares_before_anything_is_known(patch: pytest.MonkeyPatch) -> None:
-    begin = aiperf.run.begin
+    begin = aiperf.rules.state.begin
 
     def as_if_one_had_finished(first: RunStarted) -> Run:
         run = begin(first)
@@ -237,15 +237,15 @@ def training_a_spare_as_of_the_round_it_was_asked_for(patch: pytest.MonkeyPatch)
 
 
 def beginning_what_has_lost_its_parents_weights(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.decide, "_orphaned", lambda run: [])
+    patch.setattr(aiperf.rules.decide, "_orphaned", lambda run: [])
 
 
 def waiting_for_ever_for_a_proposal(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.decide, "_unanswered", lambda run, now: [])
+    patch.setattr(aiperf.rules.decide, "_unanswered", lambda run, now: [])
 
 
 def waiting_for_ever_for_a_silent_worker(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.decide, "_silent", lambda run, now: [])
+    patch.setattr(aiperf.rules.decide, "_silent", lambda run, now: [])
 
 
 def taking_a_late_worker_for_a_dead_one(patch: pytest.MonkeyPatch) -> None:
@@ -259,10 +259,10 @@ def taking_a_late_worker_for_a_dead_one(patch: pytest.MonkeyPatch) -> None:
 
 def ending_a_trial_whose_last_epoch_never_arrived(patch: pytest.MonkeyPatch) -> None:
     def credulous(run: Run, word: Done, now: float) -> Sequence[AnyEvent]:
-        trial = aiperf.hear._current(run, word.trial, word.attempt)
-        return [aiperf.hear.finish(run, trial, word.reason, now)] if trial and trial.accuracies else []
+        trial = aiperf.rules.interpret._current(run, word.trial, word.attempt)
+        return [aiperf.rules.interpret.finish(run, trial, word.reason, now)] if trial and trial.accuracies else []
 
-    patch.setattr(aiperf.hear, "_done", credulous)
+    patch.setattr(aiperf.rules.interpret, "_done", credulous)
 
 
 def acting_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
@@ -286,7 +286,7 @@ def a_clock_that_steps_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_ending(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.decide, "_end", lambda run, now: None)
+    patch.setattr(aiperf.rules.decide, "_end", lambda run, now: None)
 
 
 def proposals_that_see_the_future(patch: pytest.MonkeyPatch) -> None:
@@ -310,12 +310,12 @@ def lines_that_are_taken_in_and_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def telling_another_accuracy_than_was_measured(patch: pytest.MonkeyPatch) -> None:
-    finish = aiperf.hear.finish
+    finish = aiperf.rules.interpret.finish
 
     def boast(*arguments: Any) -> TrialFinished:
         return msgspec.structs.replace(finish(*arguments), accuracy=0.99)
 
-    patch.setattr(aiperf.hear, "finish", boast)
+    patch.setattr(aiperf.rules.interpret, "finish", boast)
 
 
 def searching_without_the_measured_ceiling(patch: pytest.MonkeyPatch) -> None:
@@ -334,7 +334,11 @@ def taking_what_another_worker_proposed_first(patch: pytest.MonkeyPatch) -> None
 
 
 def offering_a_finished_trial_without_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.hear, "end", lambda run, trial, reason, now: [aiperf.hear.finish(run, trial, reason, now)])
+    patch.setattr(
+        aiperf.rules.interpret,
+        "end",
+        lambda run, trial, reason, now: [aiperf.rules.interpret.finish(run, trial, reason, now)],
+    )
 
 
 SLOW = "straggler(rate=1, factor=5)"

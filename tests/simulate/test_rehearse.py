@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main as command_line
-from aiperf.conf import RunConf
-from aiperf.limits import ScheduleConf
-from aiperf.simulate.picture import draw
-from aiperf.simulate.rehearse import alone, differences, rehearse, sizes
-from aiperf.simulate.sweep import HEAD, announced, configured, cost_of_faults, line, lost, told_of
-from aiperf.train.data.conf import ImagenetConf
-from cluster.conf import SimulatedConf
-from searchers.conf import OffConf, RandomConf
+from aiperf.config import RunConf
+from aiperf.data.dataset_config import ImagenetConf
+from aiperf.rules.limits import ScheduleConf
+from aiperf.simulate.study.rehearse import alone, differences, rehearse, sizes
+from aiperf.simulate.study.scaling_plot import draw
+from aiperf.simulate.study.sweep import HEAD, announced, configured, cost_of_faults, line, lost, told_of
+from cluster.simulated import SimulatedConf
+from searchers.searcher_config import OffConf, RandomConf
 
 
 @pytest.fixture(scope="module")

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.books import books
-from aiperf.conf import RunConf
+from aiperf.accounting.score import score, window
+from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.work_log import books
+from aiperf.config import RunConf
+from aiperf.data.dataset_config import ImagenetConf, SyntheticConf
 from aiperf.drive.driver import Driver
 from aiperf.errors import BadConfiguration
-from aiperf.events import EpochFinished, Progress, RunEnded, RunStarted, TrialPrepared, Work
-from aiperf.journal import NAME, read
-from aiperf.ledger import ledger
-from aiperf.limits import LimitsConf, ScheduleConf
-from aiperf.score import score, window
-from aiperf.simulate.profile import calibrated, profile, profile_of
+from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunStarted, TrialPrepared, Work
+from aiperf.journal.journal import NAME, read
+from aiperf.rules.limits import LimitsConf, ScheduleConf
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.model.profile import calibrated, profile, profile_of
 from aiperf.simulate.session import open_run, simulate, world_of
-from aiperf.simulate.sittings import drive
-from aiperf.train.data.conf import ImagenetConf, SyntheticConf
-from cluster.conf import SimulatedConf
-from searchers.conf import OffConf, RandomConf
+from cluster.simulated import SimulatedConf
+from searchers.searcher_config import OffConf, RandomConf
 
 
 def configured(seed: int = 0, hours: float = 1.5, **cluster: object) -> RunConf:
@@ -209,7 +209,7 @@ def _as_if_real(path: Path, folder: Path) -> Path:
     """The same journal, without the mark and with a real precision: what a profile is taken from."""
     import msgspec
 
-    from aiperf.journal import Journal
+    from aiperf.journal.journal import Journal
 
     folder.mkdir()
     events = list(read(path))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.conf import BudgetConf
-from aiperf.events import RunEnded, TrialFinished, TrialProposed, TrialRejected, TrialStarted
-from aiperf.journal import read
-from aiperf.limits import LimitsConf
-from aiperf.propose import proposer_of
-from aiperf.rederive import rederive
+from aiperf.config import BudgetConf
+from aiperf.journal.events import RunEnded, TrialFinished, TrialProposed, TrialRejected, TrialStarted
+from aiperf.journal.journal import read
+from aiperf.rules.limits import LimitsConf
+from aiperf.rules.proposals import proposer_of
+from aiperf.rules.verify_proposals import rederive
 from benchmarks.distinct import counted, simulated
-from searchers.conf import MorphismConf
+from searchers.searcher_config import MorphismConf
 from tests.simulate.test_session import configured, journal
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.data.dataset_config import ImagesConf
 from aiperf.system.control_groups import Limits, usable_processors
 from aiperf.system.describe import describe
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.conf import ImagesConf
-from aiperf.train.group import RankGroup
+from aiperf.train.ranks.group import RankGroup
+from aiperf.train.trainer_config import TrainerConf
 from morphism import encode, start
-from tests.train.data.folders import make
+from tests.data.folders import make
 
 GROUPS = Path("/sys/fs/cgroup")
 
@@ -59,9 +59,9 @@ ALL_PLACES = """
 from pathlib import Path
 from aiperf.system.control_groups import usable_processors
 from aiperf.system.describe import describe
-from aiperf.train.data.conf import ImagesConf
-from aiperf.train.data.opening import open_data
-from aiperf.train.group import RankGroup
+from aiperf.data.dataset_config import ImagesConf
+from aiperf.data.opening import open_data
+from aiperf.train.ranks.group import RankGroup
 
 with open_data(ImagesConf(root={root!r}, image=16, crop="resized", cache="none")) as data:
     print(usable_processors(), describe().usable_processors, data.how)
@@ -98,7 +98,7 @@ def test_a_rank_decodes_and_computes_on_its_share_of_its_workers_cores_not_of_th
             started.append((setup.threads, setup.cores))  # type: ignore[attr-defined]
             raise InterruptedError("noted")
 
-    monkeypatch.setattr("aiperf.train.group.RankProcess", Noting)
+    monkeypatch.setattr("aiperf.train.ranks.group.RankProcess", Noting)
     conf = TrainerConf(ranks=ranks)
     group = RankGroup(
         conf, ImagesConf(root=str(tmp_path)), encode(start("resnet20")), tmp_path, accelerators=0, cores=cores

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 import torch
 
-from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, Train, Word
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.conf import SyntheticConf
-from aiperf.train.data.opening import open_data
-from aiperf.train.group import RankGroup
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.data.opening import open_data
+from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, Train, Word
 from aiperf.train.inprocess import train_here
+from aiperf.train.ranks.group import RankGroup
+from aiperf.train.trainer_config import TrainerConf
 from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Relu, Softmax, start
 
 IMAGES = SyntheticConf(training_images=150, validation_images=50, classes=3, image=8, channels=1, noise=0.1)

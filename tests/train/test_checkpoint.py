@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aiperf.train import checkpoint
 from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, Writer, copied, load, save
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.recent import Recent
+from aiperf.train.weight_cache import Recent
 
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.messages import Crashed, Done, Skipped, Word
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.conf import ImagesConf
-from aiperf.train.data.errors import DamagedData
-from aiperf.train.data.opening import open_data
-from aiperf.train.group import RankGroup, WorkerEnded
+from aiperf.data.dataset_config import ImagesConf
+from aiperf.data.errors import DamagedData
+from aiperf.data.opening import open_data
+from aiperf.journal.messages import Crashed, Done, Skipped, Word
 from aiperf.train.inprocess import train_here
+from aiperf.train.ranks.group import RankGroup, WorkerEnded
+from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode, start
-from tests.train.data.folders import make
+from tests.data.folders import make
 from tests.train.orders import advances, epochs, follow, one_thread, order
 
 __all__ = ["one_thread"]

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import aiperf.train.inprocess
-from aiperf.messages import Done, Unsaved, Word
+from aiperf.data.opening import open_data
+from aiperf.journal.messages import Done, Unsaved, Word
 from aiperf.train.checkpoint import Snapshot, Writer, load, save
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.data.opening import open_data
-from aiperf.train.group import RankGroup
 from aiperf.train.inprocess import train_here
+from aiperf.train.ranks.group import RankGroup
 from morphism import encode
 from tests.train.orders import CONF, IMAGES, epochs, follow, graph, one_thread, order
 

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from torch import Tensor, nn
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.compiling import EAGER, GUESSES, Fusion, Way, ways
-from aiperf.train.conf import TrainerConf
+from aiperf.train.execution_mode import EAGER, GUESSES, Fusion, Way, ways
 from aiperf.train.fused.line import fused_line, joined, source
 from aiperf.train.initialise import initialise
 from aiperf.train.module import Network, build
+from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, start
 from tests.morphism.strategies import graphs
 from tests.train.networks import images_for as double_images

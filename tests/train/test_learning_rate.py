@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.train.conf import TrainerConf
 from aiperf.train.optimiser import learning_rate
+from aiperf.train.trainer_config import TrainerConf
 from tests.train.orders import epochs, one_thread, order, train
 
 __all__ = ["one_thread"]

@@ -9,12 +9,22 @@ import pytest
 import torch
 
 import aiperf.train.inprocess
-from aiperf.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Word
+from aiperf.data.opening import open_data
+from aiperf.journal.messages import (
+    Advanced,
+    CheckpointGone,
+    Crashed,
+    Done,
+    EpochDone,
+    OutOfMemory,
+    Prepared,
+    Train,
+    Word,
+)
 from aiperf.train.checkpoint import Snapshot, Writer, load
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.conf import TrainerConf
-from aiperf.train.data.opening import open_data
 from aiperf.train.inprocess import train_here
+from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode_morph, legal
 from morphism.legal import Budget
 from tests.train.orders import CONF, IMAGES, advances, epochs, graph, one_thread, order, train, visited

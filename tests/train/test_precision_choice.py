@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.train import precision_choice
-from aiperf.train.collective import Alone
-from aiperf.train.conf import TrainerConf
+from aiperf.train.collectives.collective import Alone
 from aiperf.train.precision import candidates, choose
 from aiperf.train.precision_choice import FASTER_BY, fastest, measured, settled, shared
+from aiperf.train.trainer_config import TrainerConf
 from tests.train.orders import graph, one_thread
 
 __all__ = ["one_thread"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.train.conf import TrainerConf
-from aiperf.train.group import RankGroup
+from aiperf.train.ranks.group import RankGroup
 from aiperf.train.shared_ceiling import Kind, shared_ceiling
+from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode
 from tests.train.orders import IMAGES, plain_graph
 

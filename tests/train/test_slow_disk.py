@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.messages import Advanced, Done, EpochDone, Saved, Train, Word
+from aiperf.data.opening import open_data
+from aiperf.journal.messages import Advanced, Done, EpochDone, Saved, Train, Word
 from aiperf.train import checkpoint
 from aiperf.train.checkpoint import Snapshot
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.data.opening import open_data
 from aiperf.train.inprocess import train_here
 from tests.train.orders import CONF, IMAGES, graph, one_thread, order
 

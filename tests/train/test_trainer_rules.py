@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
+from aiperf.train.attempt_sums import EpochClock, Reports, Span
 from aiperf.train.batch_sizes import LARGEST, LEAST, largest, smaller
 from aiperf.train.ceiling import largest_batch
-from aiperf.train.clock import EpochClock, Reports, Span
-from aiperf.train.collective import choose, dense_view
-from aiperf.train.conf import TrainerConf, ranks_of_worker
+from aiperf.train.collectives.collective import choose, dense_view
 from aiperf.train.optimiser import learning_rate
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
-from aiperf.train.pulse import Pulse
+from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 from morphism import cost, start
 
 CPU = torch.device("cpu")

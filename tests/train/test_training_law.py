@@ -11,14 +11,14 @@ import torch
 from PIL import Image
 from torch import nn
 
-from aiperf.conf import configure
-from aiperf.train.data.conf import ImagenetConf, ImagesConf
-from aiperf.train.data.opening import open_data
-from aiperf.train.noise import break_symmetry
+from aiperf.config import configure
+from aiperf.data.dataset_config import ImagenetConf, ImagesConf
+from aiperf.data.opening import open_data
 from aiperf.train.optimiser import learning_rate, sgd
+from aiperf.train.symmetry_noise import break_symmetry
 from aiperf.train.weights import carry_out
 from morphism import Gather, Widen, apply
-from tests.train.data.walks import joined, training, validation
+from tests.data.walks import joined, training, validation
 from tests.train.networks import random_state, small_start
 from tests.train.orders import CONF, epochs, one_thread, order, train
 

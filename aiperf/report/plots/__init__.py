@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiperf.report.facts import Report
-from aiperf.report.picture import Picture
+from aiperf.report.figure import Picture
 from aiperf.report.plots.devices import devices_over_time
 from aiperf.report.plots.progress import error_over_time, score_over_time
 from aiperf.report.plots.search import accuracy_against_operations, tree_of_architectures

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from aiperf.report.facts import Report
+from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
 from aiperf.report.palette import BLUE, GREEN
-from aiperf.report.picture import Picture, drawn, legend_above, on_time_axis
 from aiperf.report.plots.progress import shade_warmup
 from aiperf.system.course import Course, mean
 from aiperf.units import NOT_MEASURED, count, duration, share

@@ -11,10 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
+from aiperf.ranking.breaches import LARGEST_ERROR
 from aiperf.report.facts import Report
+from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
 from aiperf.report.palette import BLUE, BLUE_PALE, LINE, MUTED, SHADE, SKY, VERMILION
-from aiperf.report.picture import Picture, drawn, legend_above, on_time_axis
-from aiperf.report.ranking import LARGEST_ERROR
 from aiperf.report.words import interval_meaning
 from aiperf.units import count, duration, flops_per_second, scale
 from aiperf.units import error as as_error

@@ -16,8 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from aiperf.report.facts import Report, Tree, TrialFacts
+from aiperf.report.figure import Picture, drawn, legend_above
 from aiperf.report.palette import LINE, MUTED, PAPER, VERMILION
-from aiperf.report.picture import Picture, drawn, legend_above
 from aiperf.units import count, operations, scale, share
 
 # Viridis without its ends, which would vanish on dark and on white paper.

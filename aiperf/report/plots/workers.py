@@ -11,8 +11,8 @@ from matplotlib.patches import Patch
 
 from aiperf.plain import plain
 from aiperf.report.facts import Gantt, Report
+from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
 from aiperf.report.palette import AMBER, BLUE, BLUE_PALE, GREEN, IDLE, INK, SHADE, VERMILION
-from aiperf.report.picture import Picture, drawn, legend_above, on_time_axis
 from aiperf.units import NOT_MEASURED, count, duration, share
 
 MOST_BARS_AS_VECTORS = 4000

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiperf.events import AnyEvent
-from aiperf.messages import Order
-from aiperf.simulate.faults.death import Death, DriverKilled
-from aiperf.simulate.faults.fault import Fault
+from aiperf.journal.events import AnyEvent
+from aiperf.journal.messages import Order
+from aiperf.simulate.model.driver_death import Death, DriverKilled
+from aiperf.simulate.model.fault import Fault
 
 if TYPE_CHECKING:
-    from aiperf.simulate.executor import SimulatedExecutor
+    from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 
 
 @dataclass(slots=True, eq=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiperf.messages import Word, WorkerDown, WorkerUp
-from aiperf.simulate.faults.fault import Fault
+from aiperf.journal.messages import Word, WorkerDown, WorkerUp
+from aiperf.simulate.model.fault import Fault
 
 
 @dataclass(slots=True, eq=False)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aiperf.messages import Propose, Proposed, Unproposed
-from aiperf.simulate.faults.fault import Fault
+from aiperf.journal.messages import Propose, Proposed, Unproposed
+from aiperf.simulate.model.fault import Fault
 
 if TYPE_CHECKING:
-    from aiperf.simulate.attempt import Worker
-    from aiperf.simulate.executor import SimulatedExecutor
+    from aiperf.simulate.model.simulated_attempt import Worker
+    from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 
 
 @dataclass(slots=True, eq=False)

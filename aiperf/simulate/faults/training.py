@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiperf.messages import Order, Train
-from aiperf.simulate.faults.fault import Fault
+from aiperf.journal.messages import Order, Train
+from aiperf.simulate.model.fault import Fault
 
 if TYPE_CHECKING:
-    from aiperf.simulate.attempt import Attempt, Worker
-    from aiperf.simulate.executor import SimulatedExecutor
+    from aiperf.simulate.model.simulated_attempt import Attempt, Worker
+    from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 
 
 @dataclass(slots=True, eq=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aiperf.simulate.faults.fault import Fault
+from aiperf.simulate.model.fault import Fault
 
 if TYPE_CHECKING:
-    from aiperf.simulate.attempt import Attempt, Worker
-    from aiperf.simulate.executor import SimulatedExecutor
+    from aiperf.simulate.model.simulated_attempt import Attempt, Worker
+    from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 
 
 @dataclass(slots=True, eq=False)

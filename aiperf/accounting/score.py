@@ -1,0 +1,298 @@
+"""The score: counted operations over time, from the books of a run.
+
+Score (FLOPS) = work inside the valid window / its length; the window runs from the end of the warm-up to the end of the run,
+an interval that straddles an edge counts in proportion, and the clock goes on while a killed run is down. The law:
+docs/benchmark.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from aiperf.accounting.confidence import METHOD, evenness
+from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.work_log import Books
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A run's figures. None stands for what is not defined, never for zero."""
+
+    flops_per_second: float | None
+    """Inside the valid window; None before the warm-up is over."""
+    flops_per_second_interval: tuple[float, float] | None
+    """95 %: how evenly this run went, not what another seed would give. None where there is too little of a sample."""
+    interval_method: int
+    """Version of that statistic (docs/benchmark.md)."""
+    interval_basis: str
+    """What its sample was; where there is none, why."""
+    cumulative_flops_per_second: float
+    """From the run's beginning."""
+    regulated_flops_per_second: float | None
+    """−ln(error) × FLOPS."""
+    error: float | None
+    """1 − best measured validation top-1 accuracy; None before the first evaluation."""
+    window_seconds: float
+    trials_finished: int
+    rounds: int
+    """The highest round with a finished trial."""
+    busy_share: float | None
+    """Accelerator time inside the window spent in training or validation steps, of all the accelerator time there was."""
+    wasted_flops: float
+    """Work that was done again after a loss; no part of any score."""
+    valid: bool
+    """Whether there is a score at all: the run has ended, its window has a length, a trial was finished and evaluated."""
+    doubts: tuple[str, ...]
+    """What a reader should know beside the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The score as it stood at a moment, from what counts in the end."""
+
+    at: float
+    flops_per_second: float | None
+    """In the window so far."""
+    cumulative_flops_per_second: float
+    momentary_flops_per_second: float
+    """Since the point before."""
+    error: float | None
+    regulated_flops_per_second: float | None
+
+
+def window(books: Books, at: float | None = None) -> Window:
+    """From the end of the warm-up to the end of the run; to `at`, or to the last line, while it has not ended."""
+    assert books.started is not None
+    end = books.at if at is None else at
+    if books.ended is not None:
+        end = books.ended.at
+    return Window(books.started.warmup_seconds, min(end, books.started.duration_seconds))
+
+
+def score(books: Books, at: float | None = None) -> Score:
+    """The figures of a run; `at` is the time now while it goes on."""
+    assert books.started is not None
+    valid_window, end = window(books, at), window(books, at).end
+    rows = _rows(books)
+    counted = work(rows.flops, rows, valid_window)
+    busy = _busy_share(rows, books, valid_window)
+    flops = counted / valid_window.seconds if valid_window.seconds > 0 else None
+    error = error_at(books, end)
+    spread = evenness(books, valid_window)
+    return Score(
+        flops_per_second=flops,
+        flops_per_second_interval=spread.interval,
+        interval_method=METHOD,
+        interval_basis=spread.basis,
+        cumulative_flops_per_second=work(rows.flops, rows, Window(0.0, end)) / end if end > 0 else 0.0,
+        regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
+        error=error,
+        window_seconds=valid_window.seconds,
+        trials_finished=len(books.finished),
+        rounds=max((round_ for _, round_ in books.finished), default=0),
+        busy_share=busy,
+        wasted_flops=math.fsum(books.intervals.wasted.tolist()),
+        valid=flops is not None
+        and flops > 0
+        and error is not None
+        and bool(books.finished)
+        and books.ended is not None,
+        doubts=_doubts(books, valid_window, busy),
+    )
+
+
+def regulated(flops_per_second: float, error: float) -> float:
+    """−ln(error) × FLOPS [P, equation 3].
+
+    >>> round(regulated(1.0, 0.30), 3), round(regulated(1.0, 0.25), 3)
+    (1.204, 1.386)
+    """
+    return -math.log(error) * flops_per_second
+
+
+def error_at(books: Books, moment: float) -> float | None:
+    """1 − best accuracy of the evaluations that count and ended by then, never below 1/(2·validation images); None before the
+    first. The score's error is that of the window's end, which is the curve's last."""
+    assert books.started is not None
+    best = max((accuracy for at, accuracy in books.accuracies if at <= moment), default=None)
+    if best is None:
+        return None
+    return max(1.0 - best, 1.0 / (2 * int(books.started.dataset["validation_images"])))
+
+
+def window_work(books: Books, inside: Window) -> float:
+    """Counted operations inside a window."""
+    rows = _rows(books)
+    return work(rows.flops, rows, inside)
+
+
+def busy_share(books: Books, inside: Window) -> float | None:
+    """Busy accelerator seconds inside a window ÷ (most accelerators ever present at once × its length)."""
+    return _busy_share(_rows(books), books, inside)
+
+
+def _busy_share(rows: Rows, books: Books, inside: Window) -> float | None:
+    whole = capacity(books) * inside.seconds
+    return work(rows.busy * rows.ranks, rows, inside) / whole if whole > 0 else None
+
+
+def capacity(books: Books) -> int:
+    """The most accelerators that were present at once."""
+    changes = [(presence.joined, presence.ranks) for presence in books.presences]
+    changes += [(presence.left, -presence.ranks) for presence in books.presences if presence.left is not None]
+    most = there = 0
+    for _, change in sorted(changes):  # a worker that leaves as another comes is no moment with both
+        there += change
+        most = max(most, there)
+    return most
+
+
+def curve(books: Books, points: int = 200) -> tuple[CurvePoint, ...]:
+    """The score over time at evenly spaced moments up to the run's end."""
+    valid_window = window(books)
+    if valid_window.end <= 0:
+        return ()
+    moments = np.linspace(0.0, valid_window.end, points + 1)[1:]
+    rows = _rows(books)
+    done = _accumulated(rows, np.append(moments, valid_window.start))
+    at_start = float(done[-1])
+    last = len(moments) - 1
+    drawn: list[CurvePoint] = []
+    before_at, before = 0.0, 0.0
+    for index, (moment, total) in enumerate(zip(moments.tolist(), done[:-1].tolist(), strict=True)):
+        inside = moment - valid_window.start
+        counted = total - at_start
+        if index == last:  # summed as the score is, so that the curve ends where the score stands, to the last digit
+            total, counted = work(rows.flops, rows, Window(0.0, moment)), work(rows.flops, rows, valid_window)
+        flops = counted / inside if inside > 0 else None
+        error = error_at(books, moment)
+        drawn.append(
+            CurvePoint(
+                at=moment,
+                flops_per_second=flops,
+                cumulative_flops_per_second=total / moment,
+                momentary_flops_per_second=(total - before) / (moment - before_at),
+                error=error,
+                regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
+            )
+        )
+        before_at, before = moment, total
+    return tuple(drawn)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Those of the books' columns that a score is made of."""
+
+    start: Array
+    end: Array
+    flops: Array
+    tensor_flops: Array
+    busy: Array
+    ranks: npt.NDArray[np.int64]
+
+
+def _rows(books: Books) -> Rows:
+    columns = books.intervals
+    return Rows(columns.start, columns.end, columns.flops, columns.tensor_flops, columns.busy, columns.ranks)
+
+
+def work(amount: Array, rows: Rows, inside: Window) -> float:
+    """The sum of an amount over intervals, each in proportion to its part inside a window.
+
+    Summed exactly and rounded once, so that a journal scores the same to the last digit everywhere.
+    """
+    return math.fsum((amount * share_inside(rows.start, rows.end, inside)).tolist())
+
+
+def _accumulated(rows: Rows, moments: Array) -> Array:
+    """Counted operations up to each moment."""
+    if not len(rows.start):
+        return np.zeros(len(moments))
+    # An interval without length is given a microsecond: a curve cannot jump.
+    length = np.maximum(rows.end - rows.start, 1e-6)
+    rate = rows.flops / length
+    edges = np.concatenate([rows.end - length, rows.end])
+    order = np.argsort(edges, kind="stable")
+    edges = edges[order]
+    rates = np.cumsum(np.concatenate([rate, -rate])[order])
+    total = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(edges))])
+    return np.asarray(np.interp(moments, edges, total), dtype=np.float64)
+
+
+def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]:
+    assert books.started is not None
+    doubts: list[str] = []
+    if books.started.simulated:
+        doubts.append("simulated: no work was done")
+    if books.ended is None:
+        doubts.append("the run has not ended: figures up to the journal's last line")
+    elif books.ended.reason != "duration":
+        doubts.append(f"ended before its declared {books.started.duration_seconds:.0f} s ({books.ended.reason})")
+    if inside.seconds <= 0:
+        doubts.append(f"no valid window: the warm-up of {books.started.warmup_seconds:.0f} s was not over")
+    if books.lost_workers:
+        doubts.append(f"workers lost: {books.lost_workers} of {len(books.presences)}")
+    if (unlike := _unlike(books)) is not None:
+        doubts.append(unlike)
+    for helper, effect in (("recorder", "samples are missing"), ("generator", "its proposals were asked for again")):
+        of = sorted({worker for what, worker in books.lost_helpers if what == helper})
+        if of:
+            times = sum(what == helper for what, _ in books.lost_helpers)
+            named = ", ".join(map(str, of[:8])) + (", …" if len(of) > 8 else "")
+            doubts.append(f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}")
+    if books.vain_hosts:
+        host, reason = next(iter(books.vain_hosts.items()))
+        doubts.append(
+            f"starts of workers that failed: {books.vain_starts}; hosts without one for a time: {len(books.vain_hosts)}, "
+            f"as {host}: {reason}"
+        )
+    if books.lost_attempts:
+        doubts.append(f"attempts at trials lost: {books.lost_attempts}")
+    if books.failed:
+        doubts.append(f"trials failed: {books.failed}")
+    if books.unwritten:
+        first = books.unwritten[0]
+        doubts.append(
+            f"checkpoints that could not be written: {len(books.unwritten)}; first of trial {first.trial} after epoch "
+            f"{first.epoch}: {first.reason}"
+        )
+    if books.skipped:
+        name, why = next(iter(books.skipped.items()))
+        doubts.append(f"corrupt images left out: {len(books.skipped)}; first {name!r}: {why}")
+    if books.ended is not None and not books.start_finished:
+        doubts.append("no trial of the starting network came to its end")
+    if books.unanswered:
+        doubts.append(f"proposals that never came: {books.unanswered} (their generator died, or was silent)")
+    if books.down_seconds:
+        doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
+    doubts += [
+        f"the driver's wall clock stepped {'back' if step < 0 else 'forward'} by {abs(step):.1f} s"
+        for step in books.clock_steps
+    ]
+    doubts += [
+        f"rolled back at {at:.0f} s: {lines} lines of the journal were taken back, and what they told is in no figure"
+        for at, lines in books.rollbacks
+    ]
+    if busy is not None and busy < 0.95:
+        doubts.append(f"{1 - busy:.0%} of accelerator time idle")
+    return tuple(doubts)
+
+
+def _unlike(books: Books) -> str | None:
+    """Workers that the plan was not made of: with fewer ranks, since those with too many are refused."""
+    assert books.started is not None
+    planned = books.started.shape
+    others = [] if planned is None else [one for one in books.presences if one.ranks != planned.ranks]
+    if planned is None or not others:
+        return None
+    ranks = ", ".join(map(str, sorted({one.ranks for one in others})))
+    return (
+        f"the plan was made for workers of {planned.ranks} ranks; {len(others)} of {len(books.presences)} had {ranks}"
+    )

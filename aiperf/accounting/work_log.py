@@ -1,0 +1,356 @@
+"""The books of a run's work: every interval of the journal, and which of them count.
+
+Each image of a (trial, epoch) counts once: when an epoch is begun again, by another attempt or with a smaller batch, what was
+done of it before becomes wasted. An epoch that the end of the run cuts short counts as far as it went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from aiperf.accounting.intervals import Intervals
+from aiperf.journal.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    CheckpointNotWritten,
+    CheckpointWritten,
+    EpochFinished,
+    HelperLost,
+    ImagesSkipped,
+    Progress,
+    ProposalRequested,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TrialFailed,
+    TrialFinished,
+    TrialHeartbeat,
+    TrialLost,
+    TrialPrepared,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+    Work,
+    WorkerJoined,
+    WorkerLost,
+    WorkerNotStarted,
+)
+from aiperf.journal.journal import folding
+
+SMALLEST_STEP_SECONDS = 1.0
+"""A wall clock that differs by less is being kept right, and was not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Of one image of a trial's architecture."""
+
+    training: int
+    """Forward and backward."""
+    validation: int
+    tensor_training: int
+    """Convolutions and matrix products alone."""
+    tensor_validation: int
+
+
+@dataclass(slots=True)
+class Presence:
+    """When a worker was there, with how many accelerators."""
+
+    worker: int
+    host: str
+    device: str
+    ranks: int
+    joined: float
+    left: float | None = None
+    trial: int | None = None
+    free_since: float | None = None
+    """When its last trial's last image was done, or it joined; None while it holds a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """Time of a worker in which no image was done, by the events at both its ends."""
+
+    kind: str
+    """'gap': it had no trial; 'lost': between an attempt's last word and the loss of it."""
+    ranks: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What an attempt spent before its first image."""
+
+    trial: int
+    worker: int
+    at: float
+    """When it was over."""
+    started: float
+    """When the order was given."""
+    start_seconds: float
+    """Building the module and bringing its weights there."""
+    compile_seconds: float
+    precision: str
+
+
+@dataclass(slots=True)
+class _Open:
+    """The books of an unsettled trial."""
+
+    operations: Operations
+    worker: int
+    ordered: float
+    """When the attempt was ordered."""
+    ranks: int
+    worked: float | None
+    """End of the attempt's last interval, or when it was prepared or ordered; None while no attempt is running."""
+    epoch: int
+    """In progress, or next."""
+    epochs: list[int] = field(default_factory=list)
+    """Of each interval its epoch: when that is begun again, the interval turns into wasted work."""
+    rows: list[int] = field(default_factory=list)
+    """Of each interval its row."""
+    done_again: dict[int, int] = field(default_factory=dict)
+    """Of each epoch that a later attempt than the first has begun, that attempt."""
+
+
+@dataclass(slots=True)
+class Books:
+    """A fold: `take` each event in the journal's order."""
+
+    started: RunStarted | None = None
+    at: float = 0.0
+    """Of the last line."""
+    ended: RunEnded | None = None
+    intervals: Intervals = field(default_factory=Intervals)
+    presences: list[Presence] = field(default_factory=list)
+    preparations: list[Preparation] = field(default_factory=list)
+    spells: list[Spell] = field(default_factory=list)
+    accuracies: list[tuple[float, float]] = field(default_factory=list)
+    """(at, validation accuracy) of every evaluation that counts and was better than all before."""
+    finished: list[tuple[float, int]] = field(default_factory=list)
+    """(at, round) of every finished trial."""
+    start_finished: bool = False
+    """Whether a trial of the starting network came to its end."""
+    failed: int = 0
+    rejected: int = 0
+    unanswered: int = 0
+    """Of these, proposals that never came: their generator had died, or was silent."""
+    lost_workers: int = 0
+    lost_helpers: list[tuple[str, int]] = field(default_factory=list)
+    """What they were, and of which worker."""
+    vain_starts: int = 0
+    """Of workers."""
+    vain_hosts: dict[str, str] = field(default_factory=dict)
+    """Hosts where a start failed, or that hold no worker of the run's, and the first reason there."""
+    lost_attempts: int = 0
+    unwritten: list[CheckpointNotWritten] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Corrupt images, each with what its decoder said."""
+    down_seconds: float = 0.0
+    clock_steps: list[float] = field(default_factory=list)
+    """Seconds by which the wall clock was set between two drivers; below 0: back."""
+    rollbacks: list[tuple[float, int]] = field(default_factory=list)
+    """(at, lines) of every time that lines of the journal were taken back."""
+    operations: dict[int, Operations] = field(default_factory=dict)
+    _present: dict[int, Presence] = field(default_factory=dict)
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _rounds: dict[int, int] = field(default_factory=dict)
+    _starts: set[int] = field(default_factory=set)
+    """Trials of the starting network."""
+
+    def take(self, event: AnyEvent) -> None:
+        """One more line of the journal."""
+        match event:
+            case Progress():
+                self._work(event, event)
+            case EpochFinished():
+                if event.interval is not None:
+                    self._work(event, event.interval)
+                assert self.started is not None
+                is_better = not self.accuracies or event.accuracy > self.accuracies[-1][1]
+                if is_better and counts(self.started, event):
+                    self.accuracies.append((event.at, event.accuracy))
+                self._open[event.trial].epoch = event.epoch + 1
+            case ProposalRequested():
+                self._rounds[event.number] = event.round
+            case TrialProposed():
+                if event.parent is None and not event.morphs:
+                    self._starts.add(event.number)
+                tensor = event.tensor_forward_flops
+                self.operations[event.number] = Operations(
+                    event.forward_flops + event.backward_flops,
+                    event.validation_flops,
+                    tensor + event.tensor_backward_flops,
+                    tensor,
+                )
+            case TrialRejected():
+                self.rejected += 1
+                self.unanswered += event.by == "nobody"
+                self._rounds.pop(event.number, None)
+            case TrialStarted():
+                presence = self._present[event.worker]
+                if presence.free_since is not None:
+                    self.spells.append(Spell("gap", presence.ranks, presence.free_since, event.at))
+                presence.free_since, presence.trial = None, event.trial
+                if event.round is not None:
+                    self._rounds[event.trial] = event.round
+                self._start(event, presence.ranks)
+            case TrialPrepared():
+                opened = self._open[event.trial]
+                opened.ranks = event.ranks
+                if opened.worked == opened.ordered:  # else its word came after those of its work
+                    opened.worked = event.at
+                self.preparations.append(
+                    Preparation(
+                        event.trial,
+                        opened.worker,
+                        event.at,
+                        opened.ordered,
+                        event.build_seconds + event.weights_seconds,
+                        event.compile_seconds,
+                        event.precision,
+                    )
+                )
+            case BatchReduced():
+                opened = self._open[event.trial]
+                self._waste(opened, opened.epoch)
+            case TrialFinished():
+                self.finished.append((event.at, self._rounds[event.trial]))
+                self.start_finished |= event.trial in self._starts
+                self._free_if_held(event.trial)
+                self._settle(event.trial)
+            case TrialFailed():
+                self.failed += 1
+                self._free_if_held(event.trial)
+                self._settle(event.trial)
+            case TrialLost():
+                self.lost_attempts += 1
+                self._free(self._open[event.trial], event.at)
+            case WorkerJoined():
+                presence = Presence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
+                self._present[event.worker] = presence
+                self.presences.append(presence)
+            case WorkerLost():
+                self.lost_workers += not event.released
+                self._leave(self._present.pop(event.worker), event.at)
+            case WorkerNotStarted():
+                self.vain_starts += event.failures > 0
+                self.vain_hosts.setdefault(event.host, event.reason)
+            case HelperLost():
+                self.lost_helpers.append((event.helper, event.worker))
+            case RunStarted():
+                self.started = event
+            case RunResumed():
+                # The killed driver's workers went with it, unseen: their time ends with the last line before.
+                for presence in self._present.values():
+                    self._leave(presence, self.at)
+                self._present.clear()
+                self.ended = None
+                self.down_seconds += event.down_seconds
+                step = event.clock_stepped_forward_seconds - event.clock_stepped_back_seconds
+                if abs(step) >= SMALLEST_STEP_SECONDS:
+                    self.clock_steps.append(step)
+                if event.rolled_back_lines:
+                    self.rollbacks.append((event.at, event.rolled_back_lines))
+            case RunEnded():
+                self.ended = event
+            case CheckpointNotWritten():
+                self.unwritten.append(event)
+            case ImagesSkipped():
+                self.skipped.update(event.files)
+            case CeilingMeasured() | CheckpointDropped() | CheckpointWritten() | TrialHeartbeat():
+                pass
+            case _:
+                assert_never(event)
+        if event.at > self.at:
+            self.at = event.at
+
+    def _start(self, event: TrialStarted, ranks: int) -> None:
+        opened = self._open.get(event.trial)
+        if opened is None:
+            operations = self.operations[event.trial]
+            self._open[event.trial] = _Open(operations, event.worker, event.at, ranks, event.at, event.epoch)
+        else:
+            opened.worker, opened.ordered, opened.ranks = event.worker, event.at, ranks
+            opened.worked, opened.epoch = event.at, event.epoch
+
+    def _work(self, event: Progress | EpochFinished, work: Work) -> None:
+        opened, epoch, attempt = self._open[event.trial], event.epoch, event.attempt
+        if attempt > 1 and opened.done_again.get(epoch) != attempt:
+            opened.done_again[epoch] = attempt
+            self._waste(opened, epoch)
+        opened.worked = work.end
+        operations, training, validation = opened.operations, work.training_images, work.validation_images
+        row = self.intervals.append(
+            event.trial,
+            work,
+            opened.ranks,
+            training * operations.training + validation * operations.validation,
+            training * operations.tensor_training + validation * operations.tensor_validation,
+        )
+        opened.epochs.append(epoch)
+        opened.rows.append(row)
+
+    def _free_if_held(self, trial: int) -> None:
+        """A trial may be settled after it was lost: it holds no worker then."""
+        opened = self._open.get(trial)
+        if opened is not None and opened.worked is not None:
+            self._free(opened, opened.worked)
+
+    def _free(self, opened: _Open, since: float) -> None:
+        """An attempt is over: its worker has been free since then; before that, and after its last image, it was lost."""
+        presence = self._present[opened.worker]
+        assert opened.worked is not None, "an attempt ends once"
+        if since > opened.worked:
+            self.spells.append(Spell("lost", presence.ranks, opened.worked, since))
+        opened.worked = None
+        presence.free_since, presence.trial = since, None
+
+    def _leave(self, presence: Presence, at: float) -> None:
+        presence.left = at
+        self.spells += self.open_spells(presence, at)
+        if presence.trial is not None:
+            self._open[presence.trial].worked = None
+
+    def open_spells(self, presence: Presence, at: float) -> list[Spell]:
+        """What a worker's last spell comes to if it ends now."""
+        since = presence.free_since
+        kind = "gap"
+        if since is None:
+            assert presence.trial is not None
+            kind, since = "lost", self._open[presence.trial].worked
+            assert since is not None, "a trial that a worker holds is running"
+        return [Spell(kind, presence.ranks, since, at)] if at > since else []
+
+    def _waste(self, opened: _Open, epoch: int) -> None:
+        """All that was done of an epoch so far; what was wasted before stays so."""
+        # Looked for when it is needed: few epochs are done twice, and a list for each epoch would cost more than all else here.
+        for done, row in zip(opened.epochs, opened.rows, strict=True):
+            if done == epoch:
+                self.intervals.waste(row)
+
+    def _settle(self, trial: int) -> None:
+        self._open.pop(trial, None)
+        self._rounds.pop(trial, None)
+
+
+def counts(started: RunStarted, evaluation: EpochFinished) -> bool:
+    """Whether an evaluation counts: one that ended at or before the run's declared end. The driver still takes in what workers
+    say of the time before the end a little after it, and a run that is resumed late may end long after."""
+    return evaluation.at <= started.duration_seconds
+
+
+def books(events: Iterable[AnyEvent]) -> Books:
+    """The books after a journal's events."""
+    kept = Books()
+    with folding(events):
+        for event in events:
+            kept.take(event)
+    return kept

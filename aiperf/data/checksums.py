@@ -1,0 +1,95 @@
+"""aiperf-checksums.jsonl: one line for each file that was checked, appended as it is checked, so that a check can go on.
+
+A line holds for as long as its file keeps its size and time of change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from aiperf.data.errors import DamagedData, DataError
+
+FILE = "aiperf-checksums.jsonl"
+
+_FLUSHED_EVERY = 256
+
+
+class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was found in one file."""
+
+    file: str
+    """Its path below the set's root, with '/'; of a shard's member: SHARD:MEMBER."""
+    bytes: int
+    changed: int
+    """Time of change in nanoseconds."""
+    sha256: str
+    split: str
+    corrupt: str | None = None
+    """What the decoder said, of a corrupt image."""
+
+
+def set_checksum(lines: Iterable[Checked]) -> str:
+    """SHA-256 over "SHA256  FILE" lines (as sha256sum prints them) in the order of names: the same wherever the set lies."""
+    digest = hashlib.sha256()
+    for line in sorted(lines, key=lambda each: each.file):
+        digest.update(f"{line.sha256}  {line.file}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+class Checksums:
+    """The file of checked files, open for appending. Use as a context."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads what is there; a last line torn by a kill is dropped. Raises DamagedData, DataError."""
+        self.path = path
+        self.known: dict[str, Checked] = {}
+        whole = self._read()
+        try:
+            self._out = path.open("r+b" if path.exists() else "w+b")
+        except OSError as error:
+            raise DataError(
+                f"checksums are written beside the set; {str(path)!r} cannot be written ({error.strerror}): "
+                "allow it for the time of the check, or say where they go: --checksums FILE"
+            ) from error
+        self._out.truncate(whole)
+        self._out.seek(whole)
+        self._pending = 0
+
+    def add(self, line: Checked) -> None:
+        """Appends a line; it reaches the disk with a few hundred others."""
+        self.known[line.file] = line
+        self._out.write(msgspec.json.encode(line) + b"\n")
+        self._pending += 1
+        if self._pending >= _FLUSHED_EVERY:
+            self._out.flush()
+            self._pending = 0
+
+    def __enter__(self) -> Checksums:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._out.close()
+
+    def _read(self) -> int:
+        """Fills `known`; returns the bytes of whole lines."""
+        if not self.path.exists():
+            return 0
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        decoder = msgspec.json.Decoder(Checked)
+        for number, text in enumerate(content[:whole].splitlines(), 1):
+            try:
+                line = decoder.decode(text)
+            except msgspec.DecodeError as error:
+                raise DamagedData(
+                    f"{str(self.path)!r} is damaged at line {number} ({error}); remove it, and every file is checked anew"
+                ) from error
+            self.known[line.file] = line
+        return whole

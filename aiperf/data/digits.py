@@ -1,0 +1,69 @@
+"""The handwritten digits that ship inside scikit-learn, with a split that never changes; under noise, where that is wished."""
+
+from __future__ import annotations
+
+import gzip
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aiperf.data.dataset_config import DigitsConf
+from aiperf.data.description import DIGITS
+from aiperf.data.errors import MissingData
+from aiperf.data.inmemory import InMemory, Stored
+from aiperf.data.pixel_noise import PixelNoise
+from aiperf.data.pixels import Normaliser
+from aiperf.data.visiting_order import draws
+
+# Constants: the split, and the noise of the validation images, are part of the set's definition.
+_SPLIT_SEED, _NOISE_SEED = 2020, 2021
+_GREYS = 16  # pixels are 0..16
+
+
+def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the training and of the validation images: a fifth of every class (largest remainders first) validates."""
+    exact = np.bincount(labels) * DIGITS.validation_images / len(labels)
+    wanted = np.floor(exact).astype(np.int64)
+    for label in np.argsort(wanted - exact, kind="stable")[: DIGITS.validation_images - wanted.sum()]:
+        wanted[label] += 1
+    lot = draws(np.arange(len(labels), dtype=np.int64), 1, _SPLIT_SEED)[:, 0]
+    validates = np.zeros(len(labels), np.bool_)
+    for label, count in enumerate(wanted):
+        members = np.nonzero(labels == label)[0]
+        validates[members[np.argsort(lot[members], kind="stable")[:count]]] = True
+    return np.nonzero(~validates)[0], np.nonzero(validates)[0]
+
+
+def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Images (1797, 8, 8), grey values 0..16, and labels, as sklearn.datasets.load_digits gives them.
+
+    Read from scikit-learn's own file: importing the package would take every rank over a second of a run's start.
+    """
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise MissingData("the digits ship inside scikit-learn, which is not installed: make setup")
+    with gzip.open(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as lines:
+        table = np.loadtxt(lines, delimiter=",")
+    return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)
+
+
+def open_splits(conf: DigitsConf) -> tuple[InMemory, InMemory]:
+    """Training and validation, in memory. Noise is part of a validation image, and falls anew on a training image."""
+    images, labels = read()
+    pixels = torch.from_numpy(np.rint(images * (255 / _GREYS)).astype(np.uint8))[..., None]
+    normalise = Normaliser(DIGITS.image, DIGITS.mean, DIGITS.std)
+    training, validation = split(labels)
+    to_validate = pixels[torch.from_numpy(validation)]
+    noise = None
+    if conf.noise:
+        noise = PixelNoise((DIGITS.image, DIGITS.image, DIGITS.channels), conf.noise)
+        to_validate = noise.added(to_validate, validation, _NOISE_SEED, 0)
+    return (
+        InMemory(
+            Stored(pixels[torch.from_numpy(training)]), labels[training], normalise, conf.shift, noise, flips=False
+        ),
+        InMemory(Stored(to_validate), labels[validation], normalise),
+    )

@@ -1,0 +1,268 @@
+"""Opens a configured data set in this process, and chooses what of it is kept in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aiperf.data import cifar10, dali, digits, hostcache, synthetic
+from aiperf.data.available_memory import available_bytes, free_bytes
+from aiperf.data.corrupt import CorruptImages
+from aiperf.data.crops import CentreCrop, ResizedCrop
+from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
+from aiperf.data.description import DataSet
+from aiperf.data.encoded import Encoded
+from aiperf.data.errors import DamagedData
+from aiperf.data.hostcache import HostCache, cache_path
+from aiperf.data.inmemory import InMemory, Stored
+from aiperf.data.opened import OpenData
+from aiperf.data.pixels import Normaliser
+from aiperf.data.samples import Samples
+from aiperf.data.streamed import Streamed
+from aiperf.data.survey import cifar10_binary, cifar10_folders, describe, known, listing, root_of
+from aiperf.errors import BadConfiguration
+from aiperf.system.control_groups import usable_processors
+
+# Below this a copy for each process is nothing.
+_WORTH_SHARING = 16 * 2**20
+
+# Under cache=auto training images up to this size are kept as pixels.
+_SMALL_IMAGE = 64
+
+
+def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
+    """Opens the set. `cores`: this process's share of the host's, for decoding; None: all that it may use.
+
+    Raises MissingData (what to put where), DamagedData (corrupt beyond the limit), BadConfiguration. Small sets are decoded
+    here, wholly; large ones as they are walked.
+    """
+    match known(conf):
+        case DigitsConf() as handwritten:
+            return OpenData(
+                describe(conf), *digits.open_splits(handwritten), augment=conf.augment, how="8×8 pixels in memory"
+            )
+        case SyntheticConf() as made_up:
+            return OpenData(describe(conf), *synthetic.open_splits(made_up), augment=False, how="made up in memory")
+        case Cifar10Conf() as cifar:
+            folder = cifar10.find(root_of(cifar))
+            if folder is None:
+                return _open_images(cifar10_folders(cifar), cores)
+            return _open_cifar10(cifar, folder)
+        case ImagesConf() as images:
+            return _open_images(images, cores)
+        case ImagenetConf() as imagenet:
+            return _open_images(imagenet.as_images(), cores)
+        case never:
+            assert_never(never)
+
+
+def _open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
+    files = [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)]
+    labels = np.concatenate([cifar10.labels(file) for file in files])
+    size = cifar10.RECORDS * 32 * 32 * 3
+    key = " ".join(f"{file.resolve()} {file.stat().st_mtime_ns}" for file in files)
+    sizes = np.full(len(files), size, np.int64)
+    cache = HostCache(f"cifar10 {key}", sizes) if free_bytes(hostcache.SHARED_MEMORY) > 2 * sizes.sum() else None
+    if cache is not None:
+        for number, file in enumerate(files):
+            if cache.state(number) is None:
+                cache.write(number, cifar10.pixels(file).tobytes())
+        if not all(cache.state(number) for number in range(len(files))):
+            cache.close()
+            cache = None
+    pixels = cache.records() if cache is not None else np.concatenate([cifar10.pixels(file) for file in files])
+    stored = torch.from_numpy(pixels.reshape(-1, 32, 32, 3))
+    description = cifar10_binary(conf)
+    normalise = Normaliser(32, description.mean, description.std)
+    cut = description.training_images
+    return OpenData(
+        description,
+        InMemory(Stored(stored[:cut]), labels[:cut], normalise, padding=4),
+        InMemory(Stored(stored[cut:]), labels[cut:], normalise),
+        augment=conf.augment,
+        how="pixels in memory" + (", one copy a host" if cache is not None else ""),
+        close=cache.close if cache is not None else lambda: None,
+    )
+
+
+def _open_images(conf: ImagesConf, cores: int | None) -> OpenData:
+    found = listing(conf)
+    description = found.describe(conf)
+    workers = conf.workers or cores or usable_processors()
+    corrupt = CorruptImages(conf.corrupt_limit)
+    plain = CentreCrop(224 / 256 if conf.is_resized_crop else 1.0)
+    padding = 0 if conf.is_resized_crop else conf.image // 8
+    training, validation = (
+        Encoded(
+            samples,
+            conf.image,
+            conf.channels,
+            ResizedCrop() if conf.is_resized_crop else plain,
+            plain,
+            corrupt,
+        )
+        for samples in (found.training, found.validation)
+    )
+    normalise = Normaliser(conf.image, description.mean, description.std)
+    if _keeps_pixels(conf, description):
+        with ThreadPoolExecutor(workers, "aiperf-decode") as pool:
+            kept = _keep_pixels(conf, training, pool)
+            kept_validation = _keep_pixels(conf, validation, pool)
+        return OpenData(
+            replace(description, training_images=len(kept.labels), validation_images=len(kept_validation.labels)),
+            InMemory(kept.stored, kept.labels, normalise, padding),
+            InMemory(kept_validation.stored, kept_validation.labels, normalise),
+            augment=conf.augment,
+            how="pixels in memory" + (", one copy a host" if kept.is_shared else ""),
+            corrupt=corrupt,
+            close=lambda: (kept.close(), kept_validation.close())[0],
+        )
+    training, validation, kind = _with_caches(conf, training, validation)
+    pool = ThreadPoolExecutor(workers, "aiperf-decode")
+
+    def split(encoded: Encoded) -> Streamed:
+        return Streamed(encoded, normalise, pool, workers, conf.prefetch_batches, padding)
+
+    streamed, streamed_validation = split(training), split(validation)
+    opened = OpenData(
+        description,
+        dali.or_else(conf, streamed),
+        dali.or_else(conf, streamed_validation),
+        augment=conf.augment,
+        how=f"{dali.how(conf)}, {workers} decoding threads, {kind}",
+        corrupt=corrupt,
+        close=lambda: pool.shutdown(cancel_futures=True),
+    )
+    streamed.when_submitted = opened.begin_what_follows
+    return opened
+
+
+def _keeps_pixels(conf: ImagesConf, description: DataSet) -> bool:
+    if conf.cache == "decoded":
+        if conf.is_resized_crop:
+            raise BadConfiguration(
+                "dataset.cache=decoded keeps images at the network's size, of which no random resized crop can be cut; "
+                "use dataset.cache=encoded, or dataset.crop=pad"
+            )
+        return True
+    images = description.training_images + description.validation_images
+    pixels = images * conf.image**2 * conf.channels
+    return (
+        conf.cache == "auto"
+        and not conf.is_resized_crop
+        and conf.image <= _SMALL_IMAGE
+        and pixels <= available_bytes() // 4
+    )
+
+
+class _Kept:
+    """A split as pixels, without its corrupt images."""
+
+    def __init__(
+        self, pixels: NDArray[np.uint8], is_whole: NDArray[np.bool_], encoded: Encoded, cache: HostCache | None
+    ) -> None:
+        rows = np.nonzero(is_whole)[0]
+        if not len(rows):
+            raise DamagedData(f"all {len(is_whole)} images of a split are corrupt, first {encoded.samples.name(0)!r}")
+        self.stored = Stored(torch.from_numpy(pixels), None if is_whole.all() else rows)
+        self.labels = encoded.samples.labels[rows]
+        self.is_shared = cache is not None
+        self.close: Callable[[], None] = cache.close if cache is not None else lambda: None
+
+
+def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor) -> _Kept:
+    count = len(encoded.samples)
+    shape = (conf.image, conf.image, conf.channels)
+    record = int(np.prod(shape))
+    total = count * record
+    if total >= _WORTH_SHARING and free_bytes(hostcache.SHARED_MEMORY) >= 2 * total:
+        sizes = np.full(count, record, np.int64)
+        cache = HostCache(f"{_fingerprint(encoded.samples)} {encoded.plain_crop} {shape}", sizes)
+        shared = replace(encoded, plain_cache=cache)
+
+        def keep(start: int) -> None:
+            scratch = np.empty(shape, np.uint8)
+            for index in range(start, min(start + 64, count)):
+                if cache.state(index) is not True:
+                    shared.into(scratch, index, shared.plain_crop, _NO_NUMBERS)
+
+        _all(pool, keep, count)
+        states = [cache.state(index) for index in range(count)]
+        if None not in states:
+            return _Kept(cache.records().reshape(count, *shape), np.array(states, np.bool_), encoded, cache)
+        cache.close()  # shared memory ran full under way
+    pixels = np.empty((count, *shape), np.uint8)
+    is_whole = np.zeros(count, np.bool_)
+
+    def fill(start: int) -> None:
+        for index in range(start, min(start + 64, count)):
+            is_whole[index] = encoded.into(pixels[index], index, encoded.plain_crop, _NO_NUMBERS)
+
+    _all(pool, fill, count)
+    return _Kept(pixels, is_whole, encoded, None)
+
+
+_NO_NUMBERS = np.zeros(0)
+
+
+def _all(pool: ThreadPoolExecutor, task: Callable[[int], None], count: int) -> None:
+    """Runs the task from 0, 64, 128 … in the pool; the first error is raised, and the rest left undone."""
+    try:
+        for _ in pool.map(task, range(0, count, 64)):
+            pass
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+
+
+def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tuple[Encoded, Encoded, str]:
+    """The splits with what memory allows to keep of them, and that in words."""
+    if conf.cache == "none":
+        return training, validation, "nothing kept in memory"
+    room = min(available_bytes(), free_bytes(hostcache.SHARED_MEMORY))
+    sizes = [encoded.samples.sizes_and_times()[0] for encoded in (training, validation)]
+    keys = [f"encoded {_fingerprint(encoded.samples)}" for encoded in (training, validation)]
+    held = all(cache_path(key, each).exists() for key, each in zip(keys, sizes, strict=True))
+    total = sum(int(each.sum()) for each in sizes)
+    if not (held or total <= room // 2):
+        if conf.cache == "encoded":
+            raise BadConfiguration(
+                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in {hostcache.SHARED_MEMORY} and asks for twice that; "
+                f"free: {room / 2**30:.1f} GiB. Use dataset.cache=auto, or give the container more shared memory"
+            )
+        return training, *_with_plain_cache(conf, validation, room, "nothing kept in memory")
+    training = replace(training, encoded_cache=HostCache(keys[0], sizes[0]))
+    if conf.cache == "encoded":
+        return training, replace(validation, encoded_cache=HostCache(keys[1], sizes[1])), "files kept in memory"
+    validation, kind = _with_plain_cache(conf, validation, room - total, "files kept in memory")
+    if validation.plain_cache is None:
+        validation = replace(validation, encoded_cache=HostCache(keys[1], sizes[1]))
+    return training, validation, kind
+
+
+def _with_plain_cache(conf: ImagesConf, validation: Encoded, room: int, kind: str) -> tuple[Encoded, str]:
+    shape = (conf.image, conf.image, conf.channels)
+    sizes = np.full(len(validation.samples), int(np.prod(shape)), np.int64)
+    key = f"{_fingerprint(validation.samples)} {validation.plain_crop} {shape}"
+    if not (cache_path(key, sizes).exists() or int(sizes.sum()) <= room // 4):
+        return validation, kind
+    return replace(validation, plain_cache=HostCache(key, sizes)), f"{kind}, validation images as pixels"
+
+
+def _fingerprint(samples: Samples) -> str:
+    """Changes with any file's name, size or time of change."""
+    sizes, times = samples.sizes_and_times()
+    digest = hashlib.sha256()
+    for index in range(len(samples)):
+        digest.update(samples.name(index).encode(errors="surrogateescape"))
+    digest.update(sizes.tobytes())
+    digest.update(times.tobytes())
+    return digest.hexdigest()

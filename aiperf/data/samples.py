@@ -1,0 +1,253 @@
+"""Where the encoded images of a split lie: one to a file in class folders, or many to a file in WebDataset shards.
+
+Both are read at random, by position, so that every epoch can be shuffled wholly and shards need no shuffling buffer.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from aiperf.data.errors import DamagedData, DataError, MissingData
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
+
+# File systems of clusters answer one question at a time slowly and many at a time well.
+_ASKING = 16
+
+# Written beside the shards by `prepare`, since walking through the headers of all ImageNet takes minutes.
+INDEX = "aiperf-index.jsonl"
+
+Member = tuple[str, int, int, int]
+"""Name, offset and length in bytes, label."""
+
+SPLITS: dict[str, tuple[str, ...]] = {"train": ("train",), "val": ("val", "validation", "test")}
+
+
+class ShardIndex(msgspec.Struct, frozen=True):
+    """One line of the index: where the images of one shard lie. Holds as long as the shard has that many bytes."""
+
+    shard: str
+    bytes: int
+    members: list[Member]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The encoded images of one split, with their labels."""
+
+    classes: tuple[str, ...]
+    """The classes' names, in the order of their labels."""
+    labels: NDArray[np.int64]
+    paths: tuple[Path, ...]
+    """The files; image i lies in paths[i]; of shards: in paths[shard[i]]."""
+    keys: tuple[str, ...] = ()
+    """Of shards: the name of each member; of folders: none."""
+    shard: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Of shards: which of `paths` each image lies in."""
+    offset: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    length: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def is_sharded(self) -> bool:
+        return bool(self.keys)
+
+    def name(self, index: int) -> str:
+        """What a message calls the image."""
+        return f"{self.paths[self.shard[index]]}:{self.keys[index]}" if self.is_sharded else str(self.paths[index])
+
+    def read(self, index: int) -> bytes:
+        """The encoded image. Raises OSError."""
+        if self.is_sharded:
+            path, offset, length = self.paths[self.shard[index]], int(self.offset[index]), int(self.length[index])
+        else:
+            path, offset, length = self.paths[index], 0, -1
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            length = os.fstat(file).st_size if length < 0 else length
+            value = os.pread(file, length, offset)
+        finally:
+            os.close(file)
+        if len(value) < length:
+            raise OSError(f"ends after {len(value)} of {length} bytes")
+        return value
+
+    def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Bytes of each image, and when the file it lies in was last changed (nanoseconds), as first asked. Raises OSError."""
+        return self._sizes_and_times
+
+    @cached_property
+    def _sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        with ThreadPoolExecutor(_ASKING) as pool:
+            stats = list(pool.map(os.stat, self.paths, chunksize=64))
+        times = np.array([s.st_mtime_ns for s in stats], np.int64)
+        if self.is_sharded:
+            return self.length, times[self.shard]
+        return np.array([s.st_size for s in stats], np.int64), times
+
+
+def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> Samples:
+    """The images of root/SPLIT/CLASS/*, classes and files in the order of their names. Raises MissingData."""
+    folder = _split_folder(root, names or (split,))
+    if folder is None:
+        raise MissingData(f"there is no folder {str(root / split)!r}; put there: {tree(root)}")
+    classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    if len(classes) < 2:
+        raise MissingData(
+            f"a set has at least two classes, one folder each; found {len(classes)} in {str(folder)!r}; put there: {tree(root)}"
+        )
+
+    def files(name: str) -> list[str]:
+        return sorted(
+            entry.name
+            for entry in os.scandir(folder / name)
+            if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES and not entry.name.startswith(".")  # noqa: PTH122
+        )
+
+    with ThreadPoolExecutor(_ASKING) as pool:
+        listed = list(pool.map(files, classes))
+    empty = [name for name, found in zip(classes, listed, strict=True) if not found]
+    if empty and split == "train":
+        raise MissingData(
+            f"every class has at least one training image ({', '.join(sorted(IMAGE_SUFFIXES))}); "
+            f"none in {len(empty)} of {len(classes)} folders of {str(folder)!r}, first {empty[0]!r}: fill or remove them"
+        )
+    paths = tuple(folder / name / file for name, found in zip(classes, listed, strict=True) for file in found)
+    labels = np.repeat(np.arange(len(classes)), [len(found) for found in listed]).astype(np.int64)
+    return Samples(tuple(classes), labels, paths)
+
+
+def list_shards(root: Path, split: str) -> Samples:
+    """The images of the tar shards root/train-*.tar or root/train/*.tar (val: also validation, test). Raises MissingData,
+    DamagedData."""
+    shards = find_shards(root, split)
+    if not shards:
+        raise MissingData(
+            f"there are no {split} shards in {str(root)!r}; put there {split}-000000.tar, {split}-000001.tar … of NAME.jpg and "
+            f"NAME.cls (the class as a number), or pack them from folders: "
+            f"python -m aiperf prepare dataset.root=FOLDER --pack {root}"
+        )
+    known = _read_index(shards[0].parent / INDEX)
+
+    def members_of(shard: Path) -> Sequence[Member]:
+        entry = known.get(shard.name)
+        if entry is not None and entry.bytes == shard.stat().st_size:
+            return entry.members
+        return scan(shard)
+
+    with ThreadPoolExecutor(_ASKING) as pool:
+        members = list(pool.map(members_of, shards))
+    rows = [(number, *member) for number, found in enumerate(members) for member in found]
+    if not rows:
+        raise DamagedData(
+            f"the shards of {str(root)!r} hold no pair of an image and a .cls; first shard: {shards[0].name!r}"
+        )
+    labels = np.array([row[4] for row in rows], np.int64)
+    return Samples(
+        tuple(str(label) for label in range(int(labels.max()) + 1)),
+        labels,
+        tuple(shards),
+        tuple(row[1] for row in rows),
+        np.array([row[0] for row in rows], np.int64),
+        np.array([row[2] for row in rows], np.int64),
+        np.array([row[3] for row in rows], np.int64),
+    )
+
+
+def find_shards(root: Path, split: str) -> list[Path]:
+    """The tar files of a split, in the order of their names."""
+    for name in SPLITS[split]:
+        found = sorted({*root.glob(f"{name}-*.tar"), *root.glob(f"*-{name}-*.tar"), *root.glob(f"{name}/*.tar")})
+        if found:
+            return found
+    return []
+
+
+def agree(training: Samples, validation: Samples, root: Path) -> None:
+    """The law of labels: both splits name the same classes. Raises DataError."""
+    if training.is_sharded:
+        beyond = set(np.unique(validation.labels)) - set(np.unique(training.labels))
+        lacking = set(range(len(training.classes))) - set(np.unique(training.labels).tolist())
+        if beyond or lacking:
+            raise DataError(
+                f"the training shards hold every class 0..{len(training.classes) - 1}, the validation shards no other; "
+                f"in {str(root)!r} no training image has class {sorted(map(int, beyond | lacking))[:5]}"
+            )
+        return
+    if training.classes != validation.classes:
+        alone = sorted(set(training.classes) ^ set(validation.classes))
+        raise DataError(
+            f"train/ and val/ hold folders of the same classes; in {str(root)!r} {len(alone)} stand in one of them only: "
+            f"{', '.join(map(repr, alone[:5]))}{' …' if len(alone) > 5 else ''}"
+        )
+
+
+def tree(root: Path) -> str:
+    """What a set of folders looks like."""
+    return f"""
+  {root}/
+    train/
+      CLASS_A/  one.jpg two.jpg …
+      CLASS_B/  …
+    val/
+      CLASS_A/  …
+      CLASS_B/  …"""
+
+
+def _split_folder(root: Path, names: Sequence[str]) -> Path | None:
+    return next((root / name for name in names if (root / name).is_dir()), None)
+
+
+def _read_index(path: Path) -> dict[str, ShardIndex]:
+    if not path.exists():
+        return {}
+    decoder = msgspec.json.Decoder(ShardIndex)
+    try:
+        entries = [decoder.decode(line) for line in path.read_bytes().splitlines()]
+    except msgspec.DecodeError as error:
+        raise DamagedData(
+            f"the index {str(path)!r} is damaged: {error}; remove it, and the shards are scanned"
+        ) from error
+    return {entry.shard: entry for entry in entries}
+
+
+def scan(shard: Path) -> list[Member]:
+    """(name, offset, length, label) of each image of a shard, from its headers. Raises DamagedData."""
+    images: dict[str, tuple[str, int, int]] = {}
+    labels: dict[str, int] = {}
+    try:
+        with tarfile.open(shard, "r:") as tar:
+            for member in tar:
+                # WebDataset's rule: a sample is what shares its name up to the first dot of its last part.
+                folder, _, file = member.name.rpartition("/")
+                stem, _, extension = file.partition(".")
+                key = f"{folder}/{stem}"
+                if extension == "cls":
+                    held = tar.extractfile(member)
+                    assert held is not None
+                    labels[key] = int(held.read())
+                elif f".{extension.lower()}" in IMAGE_SUFFIXES:
+                    images[key] = (member.name, member.offset_data, member.size)
+    except (tarfile.TarError, ValueError, OSError) as error:
+        raise DamagedData(
+            f"shard {str(shard)!r} cannot be read: {error}; copy it anew, or pack it again with `python -m aiperf prepare`"
+        ) from error
+    bare = sorted(images.keys() ^ labels.keys())
+    if bare:
+        raise DamagedData(
+            f"in a shard every image has a .cls beside it; in {str(shard)!r} {len(bare)} names have one of the two, "
+            f"first {bare[0]!r}"
+        )
+    return [(*images[key], labels[key]) for key in images]

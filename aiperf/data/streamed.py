@@ -1,0 +1,230 @@
+"""Sets too large to stand in memory as pixels: decoded by threads, some batches ahead of the step that needs them.
+
+A pass may be begun long before it is walked (`prime`), so that neither an epoch's nor a trial's first step waits. What is ahead
+is bounded in batches, and handed to the threads in the order it will be needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aiperf.data.batches import Batch, Batches, Pass
+from aiperf.data.crops import shifts
+from aiperf.data.encoded import Encoded
+from aiperf.data.errors import DamagedData
+from aiperf.data.pixels import Normaliser, shifted
+from aiperf.data.visiting_order import Step
+
+# Passes begun and not yet walked that are kept: the next epoch's, and one that a new trial asked for.
+_PRIMED = 2
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """A batch that is being decoded."""
+
+    step: Step
+    mine: NDArray[np.int64]
+    pixels: torch.Tensor
+    is_whole: NDArray[np.bool_]
+    parts: list[Future[None]]
+
+    @property
+    def is_done(self) -> bool:
+        return all(part.done() for part in self.parts)
+
+
+@dataclass(slots=True)
+class _Uploaded:
+    """A batch whose bytes are on their way to the device."""
+
+    batch: _Ahead
+    pixels: torch.Tensor
+    labels: torch.Tensor
+    copied: torch.cuda.Event | None
+
+
+class Streamed:
+    """A split whose images are decoded as they are needed."""
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        normalise: Normaliser,
+        pool: ThreadPoolExecutor,
+        workers: int,
+        ahead: int,
+        padding: int = 0,
+    ) -> None:
+        """`pool` has `workers` threads, and may be shared with another split; `ahead`: batches decoded in advance;
+        `padding`: pixels added at each side before a training batch is cut back at random and flipped; 0: neither."""
+        self.encoded = encoded
+        self.normalise = normalise
+        self.pool = pool
+        self.ahead = ahead
+        self.padding = padding
+        # Small tasks keep all threads at one batch, so that the next one needed is done first.
+        self.images_of_a_task = 4 if encoded.image >= 64 else 16
+        self.images_ahead = 2 * workers * self.images_of_a_task
+        self.labels = torch.from_numpy(encoded.samples.labels)
+        self.when_submitted: Callable[[Pass], None] = lambda _: None
+        """Told once a pass has handed its last image to the threads: the moment to begin the next."""
+        self._primed: dict[Pass, _StreamedBatches] = {}
+        self._upload_streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    @property
+    def images(self) -> int:
+        return len(self.encoded.samples)
+
+    def walk(self, walk: Pass) -> Batches:
+        return self._primed.pop(walk, None) or _StreamedBatches(self, walk)
+
+    def prime(self, walk: Pass) -> None:
+        """Begins the pass, or does nothing where it is begun; forgets the oldest of those begun and never walked."""
+        if walk in self._primed:
+            return
+        while len(self._primed) >= _PRIMED:
+            self._primed.pop(next(iter(self._primed))).close()
+        self._primed[walk] = batches = _StreamedBatches(self, walk)
+        batches.fill()
+
+    def upload_stream(self, device: torch.device) -> torch.cuda.Stream:
+        """The side stream on which bytes go to the device while it computes."""
+        if device not in self._upload_streams:
+            self._upload_streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        return self._upload_streams[device]
+
+    def close(self) -> None:
+        for batches in self._primed.values():
+            batches.close()
+        self._primed.clear()
+        self.encoded.close()
+
+
+class _StreamedBatches:
+    def __init__(self, split: Streamed, walk: Pass) -> None:
+        self._split = split
+        self._walk = walk
+        self._order = walk.order(split.images)
+        self._steps = walk.steps(split.images)
+        self._crop = split.encoded.crop(walk)
+        self._submitted = 0
+        self._ahead: deque[_Ahead] = deque()
+        self._uploaded: _Uploaded | None = None
+        self._is_closed = False
+        self._is_announced = False
+        self.waited_seconds = 0.0
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        began = time.perf_counter()
+        uploaded = self._next_uploaded()
+        while not len(uploaded.labels):
+            uploaded = self._next_uploaded()
+        # The next batch crosses to the device while this one is computed.
+        is_next_ready = self._walk.device.type == "cuda" and bool(self._ahead) and self._ahead[0].is_done
+        self._uploaded = self._upload(self._ahead.popleft()) if is_next_ready else None
+        batch = self._finish(uploaded)
+        self.fill()
+        # Not from `fill`: a pass that is merely primed must not prime the one after it, and so on for ever.
+        if self._submitted == len(self._steps) and not self._is_announced:
+            self._is_announced = True
+            self._split.when_submitted(self._walk)
+        self.waited_seconds += time.perf_counter() - began
+        return batch
+
+    def _next_uploaded(self) -> _Uploaded:
+        self.fill()
+        if not self._ahead and self._uploaded is None:
+            raise StopIteration
+        uploaded, self._uploaded = self._uploaded or self._upload(self._ahead.popleft()), None
+        return uploaded
+
+    def fill(self) -> None:
+        """Hands images to the threads, up to what may be ahead."""
+        while self._submitted < len(self._steps) and not self._is_closed:
+            if (
+                len(self._ahead) >= self._split.ahead
+                and sum(len(a.mine) for a in self._ahead) >= self._split.images_ahead
+            ):
+                return
+            self._ahead.append(self._submit(self._steps[self._submitted]))
+            self._submitted += 1
+
+    def close(self) -> None:
+        """Ends the pass here; images that no thread has begun are not decoded."""
+        self._is_closed = True
+        for ahead in self._ahead:
+            for part in ahead.parts:
+                part.cancel()
+        self._ahead.clear()
+        self._uploaded = None
+
+    def _submit(self, step: Step) -> _Ahead:
+        walk, encoded = self._walk, self._split.encoded
+        mine = self._order[step.share(walk.rank, walk.ranks)]
+        shape = (len(mine), encoded.image, encoded.image, encoded.channels)
+        pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=walk.device.type == "cuda")
+        rows = pixels.numpy()
+        is_whole = np.zeros(len(mine), np.bool_)
+
+        def part(start: int, stop: int) -> None:
+            numbers = self._crop.numbers(mine[start:stop], walk.seed, walk.epoch)
+            for slot in range(start, stop):
+                is_whole[slot] = encoded.into(rows[slot], int(mine[slot]), self._crop, numbers[slot - start])
+
+        size = self._split.images_of_a_task
+        starts = range(0, len(mine), size)
+        parts = [self._split.pool.submit(part, start, min(start + size, len(mine))) for start in starts]
+        return _Ahead(step, mine, pixels, is_whole, parts)
+
+    def _upload(self, batch: _Ahead) -> _Uploaded:
+        for part in batch.parts:
+            part.result()
+        pixels = batch.pixels
+        numbers = torch.from_numpy(batch.mine[batch.is_whole])
+        if not batch.is_whole.all():
+            pixels = pixels[torch.from_numpy(batch.is_whole)]
+            if (
+                not len(numbers) and self._walk.is_training
+            ):  # all ranks exchange gradients in each step: it cannot be left out
+                raise DamagedData(
+                    f"a training batch has at least one image; all {len(batch.mine)} of this one are corrupt, "
+                    f"first {self._split.encoded.samples.name(int(batch.mine[0]))!r}: `python -m aiperf prepare` lists them"
+                )
+        labels, device = self._split.labels[numbers], self._walk.device
+        if device.type != "cuda":
+            return _Uploaded(batch, pixels.to(device), labels.to(device), None)
+        side = self._split.upload_stream(device)
+        with torch.cuda.stream(side):
+            on_device = pixels.to(device, non_blocking=True), labels.pin_memory().to(device, non_blocking=True)
+            copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            copied.record(side)
+        return _Uploaded(batch, *on_device, copied)
+
+    def _finish(self, uploaded: _Uploaded) -> Batch:
+        if uploaded.copied is not None:
+            here = torch.cuda.current_stream(self._walk.device)
+            here.wait_event(uploaded.copied)
+            # made on the side stream: their memory may be given away only once this stream is done with them too
+            uploaded.pixels.record_stream(here)
+            uploaded.labels.record_stream(here)
+        pixels, walk, padding = uploaded.pixels, self._walk, self._split.padding
+        if walk.augment and padding:
+            mine = uploaded.batch.mine[uploaded.batch.is_whole]
+            pixels = shifted(pixels, shifts(mine, padding, walk.seed, walk.epoch), padding)
+        images = self._split.normalise(pixels, walk.dtype, walk.channels_last)
+        return Batch(images, uploaded.labels, len(uploaded.labels), uploaded.batch.step.images)

@@ -1,0 +1,146 @@
+"""What a configured data set holds, by looking at file names alone: no pixel is read and torch is not needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import assert_never
+
+from aiperf.data import cifar10
+from aiperf.data.dataset_config import (
+    Cifar10Conf,
+    DataSetConf,
+    DigitsConf,
+    FilesConf,
+    ImagenetConf,
+    ImagesConf,
+    SyntheticConf,
+)
+from aiperf.data.description import (
+    CIFAR10_MEAN,
+    CIFAR10_STD,
+    DIGITS,
+    SYNTHETIC_MEAN,
+    SYNTHETIC_STD,
+    DataSet,
+)
+from aiperf.data.errors import MissingData
+from aiperf.data.samples import Samples, agree, list_folder, list_shards, tree
+from aiperf.errors import BadConfiguration
+
+KnownConf = DigitsConf | ImagesConf | Cifar10Conf | ImagenetConf | SyntheticConf
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of a set of encoded images."""
+
+    training: Samples
+    validation: Samples
+
+    def describe(self, conf: ImagesConf) -> DataSet:
+        """The set in numbers, corrupt images included."""
+        classes = len(self.training.classes)
+        return DataSet(
+            conf.name,
+            len(self.training),
+            len(self.validation),
+            classes,
+            conf.image,
+            conf.channels,
+            tuple(conf.mean),
+            tuple(conf.std),
+        )
+
+
+def known(conf: DataSetConf) -> KnownConf:
+    """The configuration as one of the closed set."""
+    if isinstance(conf, KnownConf):
+        return conf
+    raise BadConfiguration(
+        f"a data set is one of digits, images, cifar10, imagenet, synthetic; found {type(conf).__name__} {conf.name!r}"
+    )
+
+
+def describe(conf: DataSetConf) -> DataSet:
+    """The set in numbers. Raises MissingData, saying what to put where, and DataError where it contradicts itself.
+
+    Corrupt images are counted here, since nothing is decoded: an opened set may hold a few fewer.
+    """
+    match known(conf):
+        case DigitsConf() as digits:
+            return replace(DIGITS, noise=digits.noise)
+        case SyntheticConf() as made_up:
+            return DataSet(
+                made_up.name,
+                made_up.training_images,
+                made_up.validation_images,
+                made_up.classes,
+                made_up.image,
+                made_up.channels,
+                SYNTHETIC_MEAN * made_up.channels,
+                SYNTHETIC_STD * made_up.channels,
+            )
+        case Cifar10Conf() as cifar:
+            if cifar10.find(root_of(cifar)) is not None:
+                return cifar10_binary(cifar)
+            images = cifar10_folders(cifar)
+            return listing(images).describe(images)
+        case ImagesConf() as images:
+            return listing(images).describe(images)
+        case ImagenetConf() as imagenet:
+            return listing(imagenet.as_images()).describe(imagenet.as_images())
+        case never:
+            assert_never(never)
+
+
+def cifar10_binary(conf: Cifar10Conf) -> DataSet:
+    """CIFAR-10 as it was published."""
+    records = cifar10.RECORDS
+    return DataSet(conf.name, 5 * records, records, len(cifar10.CLASSES), 32, 3, CIFAR10_MEAN, CIFAR10_STD)
+
+
+def cifar10_folders(conf: Cifar10Conf) -> ImagesConf:
+    """CIFAR-10 (or a part of it) as class folders of image files."""
+    return ImagesConf(
+        name=conf.name,
+        augment=conf.augment,
+        root=conf.root,
+        corrupt_limit=conf.corrupt_limit,
+        cache=conf.cache,
+        workers=conf.workers,
+        prefetch_batches=conf.prefetch_batches,
+        decoder=conf.decoder,
+        image=32,
+        crop="pad",
+        mean=list(CIFAR10_MEAN),
+        std=list(CIFAR10_STD),
+    )
+
+
+def root_of(conf: FilesConf) -> Path:
+    """The folder the set lies in. Raises MissingData."""
+    if conf.root is None:
+        raise MissingData(
+            f"data set {conf.name!r} lies in a folder that you name: dataset.root=FOLDER (nothing is downloaded); "
+            f"put there: {tree(Path('FOLDER'))}"
+        )
+    root = Path(conf.root).expanduser()
+    if not root.is_dir():
+        raise MissingData(
+            f"there is no folder {str(root)!r} (dataset.root of {conf.name!r}; nothing is downloaded); put there: {tree(root)}"
+        )
+    return root
+
+
+def listing(conf: ImagesConf) -> Listing:
+    """The files of both splits. Raises MissingData, DataError."""
+    root = root_of(conf)
+    if conf.format == "webdataset":
+        found = Listing(list_shards(root, "train"), list_shards(root, "val"))
+    else:
+        # CIFAR-10's second part is commonly called test/.
+        names = ("val", "test") if conf.name == "cifar10" else ("val",)
+        found = Listing(list_folder(root, "train"), list_folder(root, "val", names))
+    agree(found.training, found.validation, root)
+    return found

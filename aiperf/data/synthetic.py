@@ -1,0 +1,82 @@
+"""Images made up from a seed: smooth prototypes, one a class, plus noise; nothing is read or decoded.
+
+Prototypes and a bank of noise are all that is held, so the set may have any number of images; image i is its class's prototype
+plus one of the bank's noises, chosen by i.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.data.description import SYNTHETIC_MEAN as MEAN
+from aiperf.data.description import SYNTHETIC_STD as STD
+from aiperf.data.inmemory import InMemory
+from aiperf.data.pixels import Normaliser
+from aiperf.data.visiting_order import draws, shuffled
+
+_BANK = 256
+_COARSE = 4
+_SALT_PROTOTYPES, _SALT_NOISE, _SALT_CHOICE = 11, 12, 13
+_SPLIT_TRAINING, _SPLIT_VALIDATION = 0, 1
+
+
+def open_splits(conf: SyntheticConf) -> tuple[InMemory, InMemory]:
+    """Training and validation: the same prototypes, different noise."""
+    normalise = Normaliser(conf.image, MEAN * conf.channels, STD * conf.channels)
+    prototypes = _prototypes(conf)
+
+    def split(images: int, number: int) -> InMemory:
+        labels = shuffled(images, conf.seed, number) % conf.classes
+        return InMemory(_MadeUp(conf, prototypes, labels, number), labels, normalise)
+
+    return split(conf.training_images, _SPLIT_TRAINING), split(conf.validation_images, _SPLIT_VALIDATION)
+
+
+class _MadeUp:
+    """Pixels as prototype plus noise, on whichever device they are asked for."""
+
+    def __init__(
+        self,
+        conf: SyntheticConf,
+        prototypes: torch.Tensor,
+        labels: NDArray[np.int64],
+        split: int,
+    ) -> None:
+        shape = (_BANK, conf.image * conf.image * conf.channels)
+        # The sum of four even draws, scaled to deviation 1: close to a normal one, and the same everywhere.
+        even = draws(np.arange(shape[0] * shape[1], dtype=np.int64), 4, conf.seed, split, _SALT_NOISE).sum(1)
+        noise = (even.reshape(shape) - 2) * np.sqrt(3) * conf.noise * 255
+        self._parts = (
+            prototypes,
+            torch.from_numpy(noise.clip(-255, 255).astype(np.int16)).view(_BANK, conf.image, conf.image, conf.channels),
+        )
+        self._labels = torch.from_numpy(labels.copy())
+        chosen = draws(np.arange(len(labels), dtype=np.int64), 1, conf.seed, split, _SALT_CHOICE)[:, 0] * _BANK
+        self._chosen = torch.from_numpy(chosen.astype(np.int64))
+        self._on: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self._parts)
+
+    def gather(self, images: torch.Tensor, device: torch.device) -> torch.Tensor:
+        if device not in self._on:
+            self._on[device] = (self._parts[0].to(device), self._parts[1].to(device))
+        prototypes, noise = self._on[device]
+        which = self._labels[images].to(device), self._chosen[images].to(device)
+        return (prototypes.index_select(0, which[0]) + noise.index_select(0, which[1])).clamp_(0, 255).to(torch.uint8)
+
+
+def _prototypes(conf: SyntheticConf) -> torch.Tensor:
+    """int16 (classes, height, width, channels): coarse random patterns, scaled up smoothly; 64..191."""
+    count = conf.classes * conf.channels * _COARSE * _COARSE
+    coarse = draws(np.arange(count, dtype=np.int64), 1, conf.seed, _SALT_PROTOTYPES).reshape(
+        conf.classes, conf.channels, _COARSE, _COARSE
+    )
+    fine = torch.nn.functional.interpolate(
+        torch.from_numpy(coarse).to(torch.float32), (conf.image, conf.image), mode="bilinear", align_corners=True
+    )
+    return (64 + 127 * fine).to(torch.int16).permute(0, 2, 3, 1).contiguous()

@@ -1,0 +1,238 @@
+"""`python -m aiperf prepare`: checks a data set before days are spent on it, and packs it into shards that other tools read.
+
+Every file is read, hashed and decoded once; a check that was ended goes on with the files it had not come to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import assert_never
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from aiperf.data import cifar10
+from aiperf.data.checksums import FILE, Checked, Checksums, set_checksum
+from aiperf.data.dataset_config import (
+    Cifar10Conf,
+    DataSetConf,
+    DigitsConf,
+    FilesConf,
+    ImagenetConf,
+    ImagesConf,
+    SyntheticConf,
+)
+from aiperf.data.decode import Corrupt, check
+from aiperf.data.description import DataSet
+from aiperf.data.pack import pack as pack_shards
+from aiperf.data.samples import Samples
+from aiperf.data.survey import cifar10_folders, describe, known, listing, root_of
+from aiperf.errors import BadConfiguration
+from aiperf.system.control_groups import usable_processors
+
+# Enough that no thread waits, few enough that an end by Ctrl-C comes at once.
+_AHEAD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareReport:
+    """What was found."""
+
+    description: DataSet
+    """As listed: corrupt images included."""
+    files: int
+    files_checked_now: int
+    """The others had been checked before, and have not changed."""
+    bytes: int
+    corrupt: tuple[tuple[str, str], ...]
+    """(file below the root, what the decoder said)."""
+    corrupt_limit: int
+    checksum: str | None
+    """SHA-256 of the whole set (see `checksums.set_checksum`); None for a set that lies in no files."""
+    checksums: Path | None
+    """Where each file's checksum stands."""
+    shards: int
+    """Written or found written; 0 where no packing was asked for."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a run would accept the set."""
+        return len(self.corrupt) <= self.corrupt_limit
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The report in words."""
+        about = self.description
+        lines = [
+            f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
+            f"{about.classes:,} classes, {about.image}×{about.image}×{about.channels}"
+        ]
+        if about.name == "imagenet":
+            lines.append(
+                "all of ImageNet (ILSVRC-2012): may be ranked"
+                if about.is_full_imagenet
+                else "not all of ImageNet (1,281,167 and 50,000 images of 1000 classes): cannot be ranked"
+            )
+        if self.checksum is None:
+            return (*lines, "nothing to check: the set lies in no files of yours")
+        lines.append(f"{self.files:,} files, {self.bytes / 2**30:.2f} GiB; {self.files_checked_now:,} checked now")
+        lines.append(f"SHA-256 of the set {self.checksum}; of each file: {self.checksums}")
+        verdict = (
+            ""
+            if self.is_usable
+            else f": more than dataset.corrupt_limit={self.corrupt_limit}, a run will refuse the set"
+        )
+        lines.append(f"{len(self.corrupt)} corrupt images{verdict}")
+        lines += [f"  {name}: {reason}" for name, reason in self.corrupt]
+        if self.shards:
+            lines.append(f"{self.shards} shards packed")
+        return tuple(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """Something to check: a file, or a member of a shard."""
+
+    name: str
+    split: str
+    bytes: int
+    changed: int
+    samples: Samples
+    index: int
+
+
+def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Path | None = None) -> PrepareReport:
+    """Checks the set that `conf` names, showing progress on `out`, and packs it into the folder `pack`.
+
+    Checksums go to aiperf-checksums.jsonl in the set's root, or into the file `checksums`. Corrupt images are all listed,
+    however many; they are not packed. Raises MissingData, DataError, and BadConfiguration where there is nothing to pack.
+    """
+    match known(conf):
+        case DigitsConf() | SyntheticConf():
+            if pack is not None:
+                raise BadConfiguration(f"images that lie in files can be packed; data set {conf.name!r} lies in none")
+            return PrepareReport(describe(conf), 0, 0, 0, (), 0, None, None, 0)
+        case Cifar10Conf() as cifar:
+            folder = cifar10.find(root_of(cifar))
+            if folder is not None:
+                return _prepare_cifar10(cifar, folder, pack, out, checksums)
+            return _prepare_images(cifar10_folders(cifar), pack, out, checksums)
+        case ImagesConf() as images:
+            return _prepare_images(images, pack, out, checksums)
+        case ImagenetConf() as imagenet:
+            return _prepare_images(imagenet.as_images(), pack, out, checksums)
+        case never:
+            assert_never(never)
+
+
+def _prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+    root = root_of(conf)
+    found = listing(conf)
+    splits = {"train": found.training, "val": found.validation}
+    files = [file for split, samples in splits.items() for file in _files(root, split, samples)]
+    with Checksums(checksums or root / FILE) as held:
+        fresh = [file for file in files if not _is_known(held, file)]
+        with _progress(out) as progress:
+            task = progress.add_task("checked", total=len(files), completed=len(files) - len(fresh))
+            for line in _check_all(fresh, conf.workers or usable_processors()):
+                held.add(line)
+                progress.advance(task)
+        lines = [held.known[file.name] for file in files]
+    corrupt = tuple((line.file, line.corrupt) for line in lines if line.corrupt is not None)
+    shards = 0
+    if pack is not None:
+        left_out = {
+            file.samples.name(file.index) for file, line in zip(files, lines, strict=True) if line.corrupt is not None
+        }
+        with _progress(out) as progress:
+            task = progress.add_task("packed", total=len(files) - len(left_out))
+            shards = pack_shards(splits, left_out, pack, lambda images: progress.advance(task, images))
+    size = sum(file.bytes for file in files)
+    return PrepareReport(
+        found.describe(conf),
+        len(files),
+        len(fresh),
+        size,
+        corrupt,
+        conf.corrupt_limit,
+        set_checksum(lines),
+        held.path,
+        shards,
+    )
+
+
+def _prepare_cifar10(
+    conf: FilesConf, folder: Path, pack: Path | None, out: Console, checksums: Path | None
+) -> PrepareReport:
+    if pack is not None:
+        raise BadConfiguration(
+            "CIFAR-10's binary version holds pixels, not image files: nothing to pack; it is small as it is"
+        )
+    splits = {"train": cifar10.TRAINING_FILES, "val": (cifar10.VALIDATION_FILE,)}
+    lines = []
+    with Checksums(checksums or folder / FILE) as held, _progress(out) as progress:
+        task = progress.add_task("checked", total=len(cifar10.TRAINING_FILES) + 1)
+        for split, names in splits.items():
+            for name in names:
+                cifar10.labels(folder / name)  # refuses a damaged file
+                stat = (folder / name).stat()
+                digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+                lines.append(Checked(name, stat.st_size, stat.st_mtime_ns, digest, split))
+                if held.known.get(name) != lines[-1]:
+                    held.add(lines[-1])
+                progress.advance(task)
+    size = sum(line.bytes for line in lines)
+    return PrepareReport(
+        describe(conf), len(lines), len(lines), size, (), conf.corrupt_limit, set_checksum(lines), held.path, 0
+    )
+
+
+def _files(root: Path, split: str, samples: Samples) -> Iterator[_File]:
+    sizes, times = samples.sizes_and_times()
+    for index in range(len(samples)):
+        name = Path(samples.name(index)).relative_to(root).as_posix()
+        yield _File(name, split, int(sizes[index]), int(times[index]), samples, index)
+
+
+def _is_known(held: Checksums, file: _File) -> bool:
+    line = held.known.get(file.name)
+    # no checksum: it could not be read then, and perhaps can now
+    return line is not None and line.sha256 != "" and (line.bytes, line.changed) == (file.bytes, file.changed)
+
+
+def _check(file: _File) -> Checked:
+    try:
+        encoded = file.samples.read(file.index)
+    except OSError as error:
+        return Checked(file.name, file.bytes, file.changed, "", file.split, f"cannot be read: {error}")
+    digest = hashlib.sha256(encoded).hexdigest()
+    try:
+        check(encoded)
+    except Corrupt as error:
+        return Checked(file.name, file.bytes, file.changed, digest, file.split, str(error))
+    return Checked(file.name, file.bytes, file.changed, digest, file.split)
+
+
+def _check_all(files: list[_File], workers: int) -> Iterator[Checked]:
+    """As they are done. Reading, hashing and decoding all let go of the interpreter lock."""
+    rest = iter(files)
+    with ThreadPoolExecutor(workers, "aiperf-check") as pool:
+        running: set[Future[Checked]] = {pool.submit(_check, file) for file in islice(rest, _AHEAD)}
+        try:
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                running |= {pool.submit(_check, file) for file in islice(rest, len(done))}
+                yield from (each.result() for each in done)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _progress(out: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=out
+    )

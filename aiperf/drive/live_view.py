@@ -1,0 +1,64 @@
+"""What the live table shows of a run: made from the driver's state when a refresh is due, and of bounded size."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from aiperf.accounting.score import score, window_work
+from aiperf.accounting.windows import Window
+from aiperf.drive.driver import Driver
+from aiperf.drive.live import MOST_WORKERS, LiveView, WorkerView
+from aiperf.rules.procedure import epoch_limit
+from aiperf.rules.state import Run, Worker
+
+NOW_SECONDS = 30.0
+"""`now` is the work of the last so many seconds."""
+
+
+def live_view(driver: Driver) -> LiveView:
+    """The run as it stands."""
+    run, now = driver.run, driver.clock.now()
+    so_far = score(driver.books, now)
+    # Work is known up to the last word: a word is on its way for as long as the workers pause between two.
+    heard = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)
+    recent = Window(max(0.0, heard - NOW_SECONDS), heard)
+    training = sum(run.trials[trial].training_images > 0 or run.trials[trial].epoch > 0 for trial in run.running)
+    return LiveView(
+        run=run.started.run,
+        at=now,
+        duration_seconds=run.limits.duration,
+        warmup_seconds=run.limits.warmup,
+        flops_per_second=window_work(driver.books, recent) / recent.seconds if recent.seconds > 0 else 0.0,
+        window_flops_per_second=so_far.flops_per_second,
+        regulated_flops_per_second=so_far.regulated_flops_per_second,
+        error=so_far.error,
+        busy_share=so_far.busy_share,
+        trials_finished=run.finished,
+        proposals_waiting=sum(len(worker.waiting) for worker in run.workers.values()),
+        workers_training=training,
+        workers_preparing=len(run.running) - training,
+        workers_waiting=len(run.idle),
+        workers_lost=driver.books.lost_workers,
+        workers=tuple(_worker(run, worker) for worker in islice(run.workers.values(), MOST_WORKERS)),
+        is_simulated=run.started.simulated,
+    )
+
+
+def _worker(run: Run, worker: Worker) -> WorkerView:
+    if worker.trial is None:
+        return WorkerView(worker.number, worker.host, "waiting")
+    trial = run.trials[worker.trial]
+    data = run.started.dataset
+    images = data["training_images"] + data["validation_images"]
+    done = trial.training_images + trial.validation_images
+    return WorkerView(
+        worker.number,
+        worker.host,
+        "training" if done or trial.epoch else "preparing",
+        trial=trial.number,
+        round=trial.round,
+        epoch=trial.current_epoch,
+        epochs=epoch_limit(run.limits.procedure, trial.round),
+        epoch_share=min(1.0, done / images),
+        accuracy=trial.best_accuracy or None,
+    )

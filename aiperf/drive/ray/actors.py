@@ -1,0 +1,200 @@
+"""The two actors of a worker: its host, which holds the ranks for the whole run, and its generator, which makes proposals."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import ray
+from ray.actor import ActorHandle
+
+from aiperf.data.dataset_config import DataSetConf
+from aiperf.drive.ray.mailbox import Sender
+from aiperf.journal.messages import Drop, HelperDown, Propose, Proposed, Sum, Train, Unproposed, Word, WorkerUp
+from aiperf.rules.proposals import Proposer, make
+from aiperf.system import telemetry
+from aiperf.system.describe import describe, folders_of
+from aiperf.system.recorder import Recorder
+from aiperf.train.ranks.protocol import Ready
+from aiperf.train.trainer_config import TrainerConf
+from searchers.history import History, News, Space
+
+RECORDER_SECONDS = 10.0
+"""Between two recorders at least: one that dies at once, as beside a broken driver of an accelerator, fills no journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What a worker's host needs to know before the first order."""
+
+    worker: int
+    trainer: TrainerConf
+    dataset: DataSetConf
+    start_graph: str
+    """JSON."""
+    folder: Path
+    """The run's; the same for all workers."""
+    accelerators: int
+    cores: int
+    started_unix: float
+
+
+class Group(Protocol):
+    """What a host needs of those that train: `aiperf.train.ranks.group.RankGroup` says what each method does."""
+
+    def start(self) -> Ready:
+        """Blocks until orders can be taken."""
+        ...
+
+    def order(self, order: Train | Drop | Sum) -> None:
+        """Takes an order."""
+        ...
+
+    def words(self, timeout: float) -> list[Word]:
+        """What was said since; raises when it cannot go on and all is said."""
+        ...
+
+    def close(self) -> None:
+        """Ends them."""
+        ...
+
+
+OpenGroup = Callable[[WorkerPlan], Group]
+"""Makes a worker's group in the host's own process; a function of a module, since it travels there by name."""
+
+
+def open_ranks(plan: WorkerPlan) -> Group:
+    """The ranks that train in a real run."""
+    from aiperf.train.ranks.group import RankGroup
+
+    return RankGroup(
+        plan.trainer,
+        plan.dataset,
+        plan.start_graph,
+        plan.folder,
+        accelerators=plan.accelerators,
+        cores=plan.cores,
+        worker=plan.worker,
+    )
+
+
+@ray.remote
+class WorkerHost:
+    """Lives as long as its worker. Speaks to the driver through the mailbox alone."""
+
+    def __init__(self, plan: WorkerPlan, mailbox: ActorHandle[Any], open_group: OpenGroup) -> None:
+        # Nothing here can fail: an error of a constructor reaches the driver without its type.
+        self._plan = plan
+        self._sender = Sender(mailbox)
+        self._open_group = open_group
+        self._group: Group | None = None
+        self._refused: BaseException | None = None
+        self._recorder_began = 0.0
+        """When a dead one was replaced last."""
+        self._ended = threading.Event()
+
+    def stands(self) -> None:
+        """Returns as soon as this actor has got its place."""
+
+    def live(self) -> None:
+        """Brings the ranks up and passes their words on; returns when the worker was ended, raises when it cannot go on.
+
+        All words have reached the mailbox then.
+        """
+        self._recorder = self._new_recorder()
+        try:
+            self._group = self._open_group(self._plan)
+            try:
+                self._pass_on(self._group)
+            finally:
+                self._group.close()
+        finally:
+            self._recorder.stop()
+            self._sender.flush()
+
+    def _new_recorder(self) -> Recorder:
+        recorder = Recorder(
+            telemetry.path(self._plan.folder, self._plan.worker),
+            host=socket.gethostname(),
+            worker=self._plan.worker,
+            epoch_unix=self._plan.started_unix,
+            accelerators=self._plan.accelerators,
+        )
+        recorder.start()
+        return recorder
+
+    def _look_at_recorder(self, now: float) -> list[Word]:
+        """One that died is replaced, once a while, and each that died is told."""
+        if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
+            return []
+        self._recorder, self._recorder_began = self._new_recorder(), now
+        return [HelperDown(worker=self._plan.worker, helper="recorder", reason=how)]
+
+    def _pass_on(self, group: Group) -> None:
+        ready = group.start()
+        folders = folders_of(self._plan.folder, getattr(self._plan.dataset, "root", None))
+        machine = msgspec.to_builtins(describe(folders))
+        if ready.matmul_flops is not None:
+            machine["measured_matmul_flops"] = {ready.precision: ready.matmul_flops}
+        self._sender.put(
+            [
+                WorkerUp(
+                    worker=self._plan.worker,
+                    host=socket.gethostname(),
+                    ranks=ready.ranks,
+                    device=ready.device,
+                    device_memory_bytes=ready.device_memory_bytes,
+                    collective=ready.collective,
+                    machine=machine,
+                )
+            ],
+        )
+        while not self._ended.is_set():
+            if self._refused is not None:
+                raise self._refused
+            words = [*group.words(0.5), *self._look_at_recorder(time.monotonic())]
+            if words or not self._sender.is_read:
+                self._sender.put(words)
+
+    def order(self, order: Train | Drop | Sum) -> None:
+        """Hands an order to the ranks. One that they cannot take ends the worker: the trial must not wait for ever."""
+        assert self._group is not None, f"worker {self._plan.worker} was given an order before it said that it is up"
+        try:
+            self._group.order(order)
+        except BaseException as error:
+            if isinstance(order, Train):
+                self._refused = error
+            raise
+
+    def end(self) -> None:
+        """Ends the worker."""
+        self._ended.set()
+
+
+@ray.remote(num_cpus=0)
+class Generator:
+    """Makes proposals on a worker's processor, ahead of need. Its history is grown by the news that come with each order."""
+
+    def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
+        os.nice(niceness)
+        self._proposer = proposer
+        self._history = History(space)
+        self._sender = Sender(mailbox)
+
+    def propose(self, news: Sequence[News], order: Propose) -> Proposed | Unproposed:
+        """Takes the news in, then answers through the mailbox, where the driver waits; the answer lies there when this returns.
+
+        It is given back too: a mailbox that dies before the driver has read it takes it along, and nobody else has it.
+        """
+        self._history.tell(news)
+        answer = make(self._proposer, self._history, order)
+        self._sender.put([answer])
+        self._sender.flush()
+        return answer

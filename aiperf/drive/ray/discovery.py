@@ -1,0 +1,81 @@
+"""What the workers of a Ray cluster will have, learnt from its nodes before a plan is made of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from aiperf.config import RunConf
+from aiperf.drive.ray.slots import Place, Places, places
+from aiperf.errors import NoWorkers
+from aiperf.journal.events import WorkerShape
+from aiperf.planning.worker_shape import common, shape_of
+from aiperf.system.describe import System, describe
+
+PROBE_SECONDS = 120.0
+"""Nodes that have not described themselves by then are not asked again: their workers are held to the others' plan."""
+
+
+@ray.remote(num_cpus=0)
+def _described() -> System:
+    return describe()
+
+
+def learn(conf: RunConf, patience_seconds: float = 0.0) -> WorkerShape:
+    """The shape of the workers that the nodes hold, every node asked once: the least memory, the most ranks.
+
+    Waits up to `patience_seconds` for the first node that holds a worker. Ray must have been initialised.
+
+    Raises:
+        NoWorkers: there is none, or none answers.
+        BadConfiguration: what the nodes have makes no worker of this configuration.
+    """
+    there = _awaited(conf, patience_seconds)
+    of_node: dict[str, Place] = {}
+    for place in there.wanted:
+        of_node.setdefault(place.node, place)
+    asked = {_ask(node): place for node, place in of_node.items()}
+    done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS)
+    shapes: list[WorkerShape] = []
+    silent = [place.address for call, place in asked.items() if call not in done]
+    for call in done:
+        place = asked[call]
+        try:
+            system: System = ray.get(call)
+        except RayError as error:
+            silent.append(f"{place.address} ({str(error).strip().splitlines()[-1]})")
+            continue
+        source = f"{system.host}, {place.address}"
+        shapes.append(shape_of(system, place.accelerators, place.cores, conf.trainer, conf.budget.memory_bytes, source))
+    if not shapes:
+        raise NoWorkers(f"a plan is made of the workers' nodes; none of them answered: {', '.join(silent)}")
+    if len(shapes) == 1 and not silent:
+        return shapes[0]
+    source = f"{len(shapes)} nodes" + (f"; {len(silent)} did not answer: {', '.join(silent[:8])}" if silent else "")
+    return common(shapes, source)
+
+
+def _awaited(conf: RunConf, patience_seconds: float) -> Places:
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        there = places(nodes, conf.accelerators_per_worker)
+        if there.wanted:
+            return there
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.2)
+    each = conf.accelerators_per_worker
+    wanted = "processors" if each is None else f"{each} accelerators (accelerators_per_worker)"
+    small = "".join(f"; {address}: {why}" for address, why in there.too_small.items())
+    raise NoWorkers(f"a run needs at least one worker; no node of {len(there.alive)} has {wanted} for one{small}")
+
+
+def _ask(node: str) -> ray.ObjectRef[System]:
+    here = NodeAffinitySchedulingStrategy(node, soft=False)
+    call: ray.ObjectRef[System] = _described.options(scheduling_strategy=here).remote()
+    return call

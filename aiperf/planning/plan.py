@@ -1,0 +1,217 @@
+"""What a run will be, worked out before anything starts: the starting graph, what may be proposed, the journal's first line."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aiperf.config import RunConf, as_plain
+from aiperf.data.description import DataSet
+from aiperf.data.survey import describe as describe_data
+from aiperf.errors import BadConfiguration, NoSuchRun
+from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
+from aiperf.journal.validator import config_hash
+from aiperf.planning.worker_shape import STEPS, shape_of
+from aiperf.system.describe import describe, folders_of, versions
+from aiperf.train.batch_sizes import LEAST
+from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, decode, encode, load, start
+from searchers.history import Space
+from searchers.propose import RULES
+
+USUAL_START = {"digits": "digits_small", "cifar10": "resnet20", "images": "resnet20", "synthetic": "resnet20"}
+"""The starting graph of each data set; all others begin from the paper's resnet50_v1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that can begin."""
+
+    conf: RunConf
+    dataset: DataSet
+    graph: Graph
+    space: Space
+    shape: WorkerShape
+    """Of the workers that it is made for."""
+
+
+def this_machine(conf: RunConf) -> WorkerShape:
+    """A worker on the machine where this runs: what a dry run reckons with, and a run inside the driver's process.
+
+    Raises:
+        BadConfiguration: this machine holds no such worker.
+    """
+    system = describe()
+    declared = conf.accelerators_per_worker
+    if declared is not None and not 1 <= declared <= len(system.accelerators):
+        raise BadConfiguration(
+            f"accelerators_per_worker is at least 1; found {declared}, and this machine shows {len(system.accelerators)}: "
+            "leave it out to take all"
+        )
+    trainer = replace(conf.trainer, ranks=1) if conf.executor == "inline" else conf.trainer
+    accelerators = declared or len(system.accelerators)
+    source = f"this machine, {system.host}"
+    return shape_of(system, accelerators, system.usable_processors, trainer, conf.budget.memory_bytes, source)
+
+
+def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
+    """Works a run out; reads the data set's listing, and no image; not even that where `dataset` says what it holds.
+
+    Raises:
+        BadConfiguration, MissingData: what cannot become a run.
+    """
+    conf.schedule.procedure()
+    conf.limits.check()
+    _folder_name(conf)
+    if conf.seed < 0:
+        raise BadConfiguration(f"seed is at least 0; found {conf.seed!r}")
+    if conf.executor not in ("ray", "inline"):
+        raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
+    dataset = dataset or describe_data(conf.dataset)
+    graph = _start_graph(conf, dataset)
+    budget = Budget.of(
+        graph,
+        factor=conf.budget.factor,
+        memory_bytes=int(conf.budget.memory_share * shape.memory_bytes),
+        batch=conf.budget.batch,
+    )
+    _check_start(graph, budget)
+    return Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, shape.ranks), shape)
+
+
+def space_of(started: RunStarted) -> Space:
+    """What a run's searchers may propose, from its journal alone."""
+    recorded: dict[str, Any] = started.config["space"]
+    return Space(
+        start=decode(json.dumps(started.start_graph)),
+        budget=Budget(**recorded["budget"]),
+        default_batch_size=recorded["default_batch_size"],
+        smallest_batch_size=recorded["smallest_batch_size"],
+        largest_batch_size=recorded["largest_batch_size"],
+        tuning_from_round=recorded["tuning_from_round"],
+    )
+
+
+def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
+    """The journal's first line."""
+    space = plan.space
+    config = as_plain(plan.conf)
+    config["space"] = {
+        "budget": {name: getattr(space.budget, name) for name in Budget.__dataclass_fields__},
+        "default_batch_size": space.default_batch_size,
+        "smallest_batch_size": space.smallest_batch_size,
+        "largest_batch_size": space.largest_batch_size,
+        "tuning_from_round": space.tuning_from_round,
+    }
+    dataset = plan.dataset
+    return RunStarted(
+        at=0.0,
+        schema=SCHEMA,
+        run=run,
+        started_unix=now_unix,
+        seed=plan.conf.seed,
+        config=config,
+        config_hash=config_hash(config),
+        start_graph=json.loads(encode(plan.graph)),
+        dataset={
+            "name": dataset.name,
+            "training_images": dataset.training_images,
+            "validation_images": dataset.validation_images,
+            "classes": dataset.classes,
+            "image": dataset.image,
+            "channels": dataset.channels,
+            "is_full_imagenet": dataset.is_full_imagenet,
+            "noise": dataset.noise,
+        },
+        duration_seconds=plan.conf.schedule.duration_seconds,
+        warmup_seconds=plan.conf.schedule.warmup_seconds,
+        versions=versions(),
+        machine=msgspec.to_builtins(
+            describe(folders_of(Path(plan.conf.runs), getattr(plan.conf.dataset, "root", None)))
+        ),
+        proposal_rules=RULES,
+        shape=plan.shape,
+    )
+
+
+def new_folder(conf: RunConf, now: float) -> Path:
+    """A folder for a new run: runs/<time>-<name>."""
+    folder = Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise BadConfiguration(
+            f"a run has a folder of its own; '{folder}' is there already. Wait a second, or give name=…"
+        ) from error
+    return folder
+
+
+def _folder_name(conf: RunConf) -> str:
+    name = conf.name or conf.dataset.name
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-'; found {name!r}")
+    return name
+
+
+def run_folder(word: str, runs: str = "runs") -> Path:
+    """The folder that a word names: a path, or the name of a run under `runs`."""
+    for folder in (Path(word), Path(runs) / word):
+        if (folder / "journal.jsonl").is_file():
+            return folder
+    raise NoSuchRun(f"a run is a folder with a journal.jsonl; there is none at '{word}', nor at '{Path(runs) / word}'")
+
+
+def _start_graph(conf: RunConf, dataset: DataSet) -> Graph:
+    name = conf.start or USUAL_START.get(dataset.name, "resnet50_v1")
+    if name in STARTS:
+        return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
+    path = Path(name)
+    if not path.is_file():
+        near = difflib.get_close_matches(name, STARTS, n=1)
+        raise BadConfiguration(
+            f"start is one of {', '.join(STARTS)}, or a graph's JSON file; found {name!r}"
+            + (f" (did you mean {near[0]!r}?)" if near else "")
+        )
+    graph = load(path)
+    reads = graph.nodes[0].op
+    assert isinstance(reads, Input)
+    wanted = Map(dataset.channels, dataset.image, dataset.image)
+    if Map(reads.channels, reads.height, reads.width) != wanted or graph.shapes[-1] != Vector(dataset.classes):
+        raise BadConfiguration(
+            f"a starting graph reads the data set's images and tells its classes apart: {wanted} and {dataset.classes}; "
+            f"'{path}' reads {reads} and ends in {graph.shapes[-1]}"
+        )
+    return graph
+
+
+def _check_start(graph: Graph, budget: Budget) -> None:
+    needed = cost(graph).training_memory(budget.batch, budget.bytes_per_element)
+    if budget.memory_bytes is not None and needed > budget.memory_bytes:
+        raise BadConfiguration(
+            f"the starting graph must be within the budget, or nothing can be proposed; it needs {needed} bytes of training "
+            f"memory at batch {budget.batch}, and {budget.memory_bytes} are allowed: "
+            "lower budget.batch, or take a smaller start=…"
+        )
+
+
+def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:
+    smallest = conf.batch.smallest
+    largest = conf.batch.largest or max(smallest or LEAST, dataset.training_images // (STEPS * ranks))
+    if not 1 <= (1 if smallest is None else smallest) <= largest:
+        raise BadConfiguration(
+            f"batch.smallest is at least 1 and at most batch.largest; found {smallest} and {largest}"
+        )
+    return Space(
+        start=graph,
+        budget=budget,
+        default_batch_size=min(conf.batch.default, dataset.training_images // ranks),
+        smallest_batch_size=smallest,
+        largest_batch_size=largest,
+        tuning_from_round=conf.schedule.warmup_rounds + 1,
+    )

@@ -1,0 +1,1 @@
+"""What keeps a run out of the ranking."""

@@ -1,0 +1,165 @@
+"""Workers over time, from the books: bars for a few workers, a grid of busy shares for thousands.
+
+What cannot be seen is not kept: pauses shorter than 1/2000 of the run are bridged, and a picture of more workers than have
+room is a grid of groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from aiperf.accounting.work_log import Books
+from aiperf.report.facts import Bar, Gantt
+from aiperf.report.fold import OpenWorker
+
+MOST_BARS_ROWS = 40
+"""Workers that get bars of their own when there are no more than these."""
+FEWER_BARS_ROWS = 20
+"""Workers that get bars of their own beside the grid, when there are more."""
+GRID_ROWS = 64
+GRID_COLUMNS = 240
+RESOLUTION = 2000
+"""A pause shorter than the run's length divided by this is not drawn."""
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A bar that may still be continued."""
+
+    start: float
+    end: float
+
+
+def gantt(books: Books, workers: dict[int, OpenWorker], end: float) -> Gantt:
+    """The chart of a run of that length; rows in the order of worker numbers."""
+    numbers = sorted(workers)
+    with_grid = len(numbers) > MOST_BARS_ROWS
+    shown = numbers[:FEWER_BARS_ROWS] if with_grid else numbers
+    gap = end / RESOLUTION
+    grid: tuple[tuple[float | None, ...], ...] = ()
+    grid_rows: tuple[tuple[int, int], ...] = ()
+    if with_grid and end > 0:
+        size = math.ceil(len(numbers) / GRID_ROWS)
+        groups = [numbers[i : i + size] for i in range(0, len(numbers), size)]
+        grid_rows = tuple((group[0], group[-1]) for group in groups)
+        grid = busy_grid(books, groups, end, GRID_COLUMNS)
+    return Gantt(
+        workers=tuple(shown),
+        hosts=tuple(workers[number].joined.host for number in shown),
+        present=tuple(_presence(workers[number], end) for number in shown),
+        bars=_bars(books, shown, gap),
+        merged_gap_seconds=gap,
+        all_workers=len(numbers),
+        grid=grid,
+        grid_rows=grid_rows,
+        end=end,
+    )
+
+
+def _presence(worker: OpenWorker, end: float) -> tuple[float, float]:
+    lost = end if worker.lost is None else worker.lost
+    return worker.joined.at, max(worker.joined.at, min(lost, end))
+
+
+def _bars(books: Books, shown: Sequence[int], gap: float) -> tuple[Bar, ...]:
+    row_of = {number: row for row, number in enumerate(shown)}
+    columns = books.intervals
+    worker = columns.worker
+    pieces: list[tuple[int, float, float, str, int]] = []
+    drawn = np.flatnonzero(np.isin(worker, np.array(shown, dtype=np.int64)))
+    parts = (worker, columns.trial, columns.start, columns.end, columns.validation)
+    for number, trial, start, end, validation in zip(*(part[drawn].tolist() for part in parts), strict=True):
+        row = row_of[number]
+        # An epoch's validation follows its training, so within an interval it lies at the end.
+        edge = max(start, end - validation)
+        if edge > start:
+            pieces.append((row, start, edge, "train", trial))
+        if end > edge:
+            pieces.append((row, edge, end, "validate", trial))
+    for preparation in books.preparations:
+        if preparation.worker in row_of:
+            pieces.append(
+                (row_of[preparation.worker], preparation.started, preparation.at, "prepare", preparation.trial)
+            )
+    pieces.sort(key=lambda piece: (piece[0], piece[4], piece[3], piece[1]))
+    merged: list[tuple[int, float, float, str, int]] = []
+    for row, start, end, kind, trial in pieces:
+        if merged:
+            last_row, last_start, last_end, last_kind, last_trial = merged[-1]
+            if (row, kind, trial) == (last_row, last_kind, last_trial) and start - last_end <= gap:
+                merged[-1] = (row, last_start, max(end, last_end), kind, trial)
+                continue
+        merged.append((row, start, end, kind, trial))
+    # Validations too short to be seen would only veil the training around them when it is bridged.
+    visible = sorted(
+        (piece for piece in merged if piece[2] - piece[1] > gap / 4), key=lambda piece: (piece[0], piece[1])
+    )
+    return tuple(_told_apart(visible))
+
+
+def _told_apart(pieces: Sequence[tuple[int, float, float, str, int]]) -> list[Bar]:
+    bars: list[Bar] = []
+    row_before, trial_before, is_odd = -1, -1, False
+    for row, start, end, kind, trial in pieces:
+        if row != row_before:
+            is_odd = False
+        elif trial != trial_before:
+            is_odd = not is_odd
+        row_before, trial_before = row, trial
+        bars.append(Bar(row, start, end, kind, trial, is_odd))
+    return bars
+
+
+def busy_grid(
+    books: Books, groups: Sequence[Sequence[int]], end: float, columns: int
+) -> tuple[tuple[float | None, ...], ...]:
+    """Busy accelerator time ÷ accelerator time there was, of groups of workers in equal parts of the run.
+
+    An interval's busy seconds are spread evenly over it. The grid holds all of them: Σ cell · capacity of the cell equals
+    Σ busy seconds · ranks of the intervals before `end`.
+    """
+    row_of = np.full(max(max(group) for group in groups) + 1, -1, dtype=np.int64)
+    for row, group in enumerate(groups):
+        row_of[list(group)] = row
+    intervals = books.intervals
+    rows = row_of[intervals.worker]
+    weight = intervals.busy * intervals.ranks.astype(np.float64)
+    busy = _spread(rows, intervals.start, intervals.end, weight, len(groups), end, columns)
+    present = [presence for presence in books.presences if presence.worker < len(row_of)]
+    joined = np.array([presence.joined for presence in present], dtype=np.float64)
+    left = np.array([end if presence.left is None else presence.left for presence in present], dtype=np.float64)
+    ranks = np.array([presence.ranks for presence in present], dtype=np.float64)
+    there_rows = row_of[np.array([presence.worker for presence in present], dtype=np.int64)]
+    there = _spread(there_rows, joined, left, (left - joined) * ranks, len(groups), end, columns)
+    return tuple(
+        tuple(min(1.0, b / t) if t > 0 else None for b, t in zip(busy_row, there_row, strict=True))
+        for busy_row, there_row in zip(busy.tolist(), there.tolist(), strict=True)
+    )
+
+
+def _spread(
+    rows: Indices, start: Array, end: Array, amount: Array, row_count: int, whole: float, columns: int
+) -> Array:
+    """(row_count, columns): amounts spread evenly from start to end, summed in cells of equal time up to `whole`."""
+    width = whole / columns
+    kept = (rows >= 0) & (end > start)
+    rows, start, end, amount = rows[kept], start[kept], end[kept], amount[kept]
+    # The running total at each cell's left edge is piecewise linear: each interval adds a ramp, which is two changes of slope.
+    slopes = np.zeros((row_count, columns + 2))
+    offsets = np.zeros((row_count, columns + 2))
+    rate = amount / np.where(end > start, end - start, 1.0)
+    for moment, sign in ((start, 1.0), (end, -1.0)):
+        cell = np.clip(np.ceil(np.maximum(moment, 0.0) / width).astype(np.int64), 0, columns + 1)
+        np.add.at(slopes, (rows, cell), sign * rate)
+        np.add.at(offsets, (rows, cell), -sign * rate * moment)
+    edges = np.arange(columns + 1) * width
+    total = np.cumsum(slopes, axis=1)[:, : columns + 1] * edges + np.cumsum(offsets, axis=1)[:, : columns + 1]
+    return np.asarray(np.clip(np.diff(total, axis=1), 0.0, None), dtype=np.float64)

@@ -1,0 +1,322 @@
+"""What a word of the executor's means: the events it becomes, by the run's state and the driver's clock.
+
+Late words of a dead attempt, doubled and overtaken ones become nothing. Sums become intervals that tile the attempt's time:
+an interval ends when the word arrives and begins where the last one ended, whatever a worker's own clock may say.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from aiperf.journal.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    CheckpointNotWritten,
+    CheckpointWritten,
+    EpochFinished,
+    HelperLost,
+    ImagesSkipped,
+    Interval,
+    Progress,
+    TrialFailed,
+    TrialFinished,
+    TrialHeartbeat,
+    TrialLost,
+    TrialPrepared,
+    WorkerJoined,
+    WorkerLost,
+    WorkerNotStarted,
+)
+from aiperf.journal.messages import (
+    Advanced,
+    Ceiling,
+    CheckpointGone,
+    Crashed,
+    Done,
+    EpochDone,
+    Heartbeat,
+    HelperDown,
+    NotStarted,
+    OutOfMemory,
+    Prepared,
+    Saved,
+    Skipped,
+    Unsaved,
+    WorkerDown,
+    WorkerUp,
+)
+from aiperf.rules.procedure import end_of_trial, told_accuracy
+from aiperf.rules.state import Run, Trial
+
+HeardWord = (
+    WorkerUp
+    | WorkerDown
+    | NotStarted
+    | HelperDown
+    | Ceiling
+    | Prepared
+    | Heartbeat
+    | Advanced
+    | EpochDone
+    | Saved
+    | Unsaved
+    | Skipped
+    | OutOfMemory
+    | Done
+    | Crashed
+    | CheckpointGone
+)
+"""All words but the answers to Propose, which the driver checks against their lineage first."""
+
+FILES_OF_A_LINE = 100
+"""Corrupt images that one event names at most."""
+
+
+def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
+    """The events that a word becomes at `now`, seconds since the run began; none, if it says nothing new."""
+    match word:
+        case Advanced():
+            trial = _current(run, word.trial, word.attempt)
+            return [] if trial is None else _advanced(trial, word, now)
+        case EpochDone():
+            return _epoch_done(run, word, now)
+        case WorkerUp():
+            if word.worker in run.workers or word.worker in run.departed:
+                return []
+            return [
+                WorkerJoined(
+                    at=now,
+                    worker=word.worker,
+                    host=word.host,
+                    ranks=word.ranks,
+                    device=word.device,
+                    device_memory_bytes=word.device_memory_bytes,
+                    collective=word.collective,
+                    machine=word.machine,
+                )
+            ]
+        case WorkerDown():
+            if word.worker not in run.workers:
+                return []
+            return [WorkerLost(at=now, worker=word.worker, reason=word.reason, released=word.released)]
+        case NotStarted():
+            return [WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
+        case HelperDown():
+            if word.worker not in run.workers:
+                return []
+            return [HelperLost(at=now, worker=word.worker, helper=word.helper, reason=word.reason)]
+        case Ceiling():
+            if word.worker not in run.workers:
+                return []
+            return [CeilingMeasured(at=now, worker=word.worker, family=word.family, batch_size=word.batch_size)]
+        case Prepared():
+            trial = _current(run, word.trial, word.attempt)
+            if trial is None or trial.is_prepared:
+                return []
+            return [
+                TrialPrepared(
+                    at=now,
+                    trial=word.trial,
+                    attempt=word.attempt,
+                    precision=word.precision,
+                    ranks=word.ranks,
+                    compiled=word.compiled,
+                    cuda_graphs=word.cuda_graphs,
+                    fused=word.fused,
+                    build_seconds=word.build_seconds,
+                    weights_seconds=word.weights_seconds,
+                    compile_seconds=word.compile_seconds,
+                )
+            ]
+        case Saved():
+            trial = _current(run, word.trial, word.attempt)
+            if trial is None or not trial.saved_epoch < word.epoch <= trial.epoch:
+                return []  # said before, or of an epoch whose own word is lost
+            return [CheckpointWritten(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch)]
+        case Unsaved():
+            trial = _current(run, word.trial, word.attempt)
+            if trial is None or not trial.unsaved_epoch < word.epoch <= trial.epoch:
+                return []  # said before, or of an epoch whose own word is lost
+            return [
+                CheckpointNotWritten(
+                    at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, reason=word.reason
+                )
+            ]
+        case Heartbeat():
+            if _current(run, word.trial, word.attempt) is None:
+                return []
+            return [TrialHeartbeat(at=now, trial=word.trial, attempt=word.attempt, doing=word.doing)]
+        case Skipped():
+            return _skipped(run, word, now)
+        case OutOfMemory():
+            trial = _current(run, word.trial, word.attempt)
+            if trial is None or trial.batch_size <= word.to_batch_size:
+                return []
+            return [_reduced(word, word.from_batch_size, word.to_batch_size, now)]
+        case Done():
+            return _done(run, word, now)
+        case Crashed():
+            if _current(run, word.trial, word.attempt) is None:
+                return []
+            if not word.retry:
+                return [TrialFailed(at=now, trial=word.trial, reason=word.reason, cause=word.cause)]
+            return [TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
+        case CheckpointGone():
+            return _checkpoint_gone(run, word, now)
+        case _:
+            assert_never(word)
+
+
+def _current(run: Run, trial: int, attempt: int) -> Trial | None:
+    """The trial, if this attempt is the one that is running."""
+    found = run.trials.get(trial)
+    return found if found is not None and trial in run.running and found.attempt == attempt else None
+
+
+def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
+    if word.epoch != trial.current_epoch or word.batch_size > trial.batch_size:
+        return []  # overtaken by the end of its epoch, or by a smaller batch with which that was begun again
+    events = _begun_again(trial, word, now)
+    interval = _interval(trial, word, now)
+    if interval is not None:
+        fields = msgspec.structs.asdict(interval)
+        events.append(Progress(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, **fields))
+    return events
+
+
+def _begun_again(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
+    """The reduction of the batch that this word is the first to tell of: its own word has not come."""
+    if word.batch_size >= trial.batch_size:
+        return []
+    return [_reduced(word, trial.batch_size, word.batch_size, now)]
+
+
+def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
+    """What was done from the last word to this one, of the epoch in progress; None, if that was said before."""
+    images, validated = word.training_images, word.validation_images
+    if word.batch_size >= trial.batch_size:  # else the epoch was begun again
+        images -= trial.training_images
+        validated -= trial.validation_images
+    if images < 0 or validated < 0:
+        return None
+    assert trial.worker is not None
+    start, end = trial.interval_end, max(now, trial.interval_end)
+    length = end - start
+    before = trial.sums
+    # What does not fit, since a word came early after a late one, or in the midst of a step, is left to the next interval: sums
+    # are compared with sums. Exchange and validation are parts of the busy time; input and checkpoint lie beside it.
+    busy = min(max(0.0, word.busy_seconds - before[0]), length)
+    communication = min(max(0.0, word.communication_seconds - before[1]), busy)
+    validation = min(max(0.0, word.validation_seconds - before[2]), busy - communication)
+    input_ = min(max(0.0, word.input_seconds - before[3]), length - busy)
+    checkpoint = min(max(0.0, word.checkpoint_seconds - before[4]), length - busy - input_)
+    if not (images or validated or busy or communication or validation or input_ or checkpoint):
+        return None
+    return Interval(
+        worker=trial.worker,
+        start=start,
+        end=end,
+        training_images=images,
+        validation_images=validated,
+        busy_seconds=busy,
+        communication_seconds=communication,
+        validation_seconds=validation,
+        input_seconds=input_,
+        checkpoint_seconds=checkpoint,
+    )
+
+
+def _reduced(word: Advanced | OutOfMemory, before: int, to: int, now: float) -> BatchReduced:
+    return BatchReduced(at=now, trial=word.trial, attempt=word.attempt, from_batch_size=before, to_batch_size=to)
+
+
+def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
+    sums = word.advanced
+    trial = _current(run, sums.trial, sums.attempt)
+    if trial is None or sums.epoch != trial.current_epoch:
+        return []
+    # An epoch that has ended was not begun again, however late its word comes: whatever its batch, it counts.
+    return [
+        *_begun_again(trial, sums, now),
+        EpochFinished(
+            at=now,
+            trial=sums.trial,
+            attempt=sums.attempt,
+            epoch=sums.epoch,
+            accuracy=word.accuracy,
+            validation_loss=word.validation_loss,
+            training_loss=word.training_loss,
+            learning_rate=word.learning_rate,
+            checkpoint=word.checkpoint,
+            interval=_interval(trial, sums, now),
+        ),
+    ]
+
+
+def _skipped(run: Run, word: Skipped, now: float) -> list[AnyEvent]:
+    """All ranks of all workers meet the same files: each is told of once."""
+    if word.worker not in run.workers and word.worker not in run.departed:
+        return []
+    fresh = [(name, why) for name, why in dict(word.files).items() if name not in run.corrupt]
+    return [
+        ImagesSkipped(
+            at=now,
+            worker=word.worker,
+            images=len(run.corrupt) + min(start + FILES_OF_A_LINE, len(fresh)),
+            files=dict(fresh[start : start + FILES_OF_A_LINE]),
+        )
+        for start in range(0, len(fresh), FILES_OF_A_LINE)
+    ]
+
+
+def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
+    trial = _current(run, word.trial, word.attempt)
+    if trial is None:
+        return []
+    reason = end_of_trial(run.limits.procedure, trial.round, trial.losses)
+    if reason is None:
+        # A word of an epoch was lost or is late: its images are in no book. The epoch is done again, from the last one saved.
+        return [
+            TrialLost(
+                at=now,
+                trial=word.trial,
+                attempt=word.attempt,
+                reason=f"it was called done ({word.reason}), but its end has not arrived: {trial.epoch} epochs have",
+            )
+        ]
+    return end(run, trial, reason, now)
+
+
+def end(run: Run, trial: Trial, reason: str, now: float) -> list[AnyEvent]:
+    """A trial all of whose epochs have been heard of comes to its end. One that was never saved leaves nothing to inherit."""
+    events: list[AnyEvent] = [finish(run, trial, reason, now)]
+    if not trial.saved_epoch:
+        events.append(CheckpointDropped(at=now, trial=trial.number, reason="none was ever written"))
+    return events
+
+
+def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
+    """Its result."""
+    return TrialFinished(
+        at=now,
+        trial=trial.number,
+        attempt=trial.attempt,
+        reason=reason,
+        accuracy=trial.best_accuracy,
+        told_accuracy=told_accuracy(run.limits.procedure, trial.accuracies),
+    )
+
+
+def _checkpoint_gone(run: Run, word: CheckpointGone, now: float) -> list[AnyEvent]:
+    if _current(run, word.trial, word.attempt) is None:
+        return []
+    dropped = CheckpointDropped(at=now, trial=word.missing, reason=word.reason)
+    if word.missing == word.trial:
+        # The trial begins again; what its earlier epochs did becomes wasted when they are done anew.
+        return [dropped, TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
+    reason = f"its parent's weights are gone: {word.reason}"
+    return [dropped, TrialFailed(at=now, trial=word.trial, reason=reason, cause="machine")]

@@ -1,0 +1,151 @@
+"""What a run keeps to, taken from its first event: so that a journal alone says how the run had to be decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from aiperf.errors import BadConfiguration
+from aiperf.journal.events import RunStarted
+from aiperf.rules.procedure import Procedure
+
+
+@dataclass
+class ScheduleConf:
+    """How long a run lasts, and how its rounds lengthen."""
+
+    duration_seconds: float = 43200.0
+    """Length of the run, declared beforehand."""
+    warmup_seconds: float = 3600.0
+    """Where the valid window begins."""
+    epochs: list[int] = field(default_factory=lambda: [15, 30, 45, 60])
+    """Most epochs of a worker's round 1, 2, …; the last holds for all rounds after."""
+    patience: int = 6
+    """Epochs without improvement after which a trial of round 1 ends."""
+    patience_step: int = 2
+    """Added with each round."""
+    largest_patience: int = 20
+    """Patience grows no further."""
+    improvement: float = 0.001
+    """By how much validation cross-entropy must fall to count as improved."""
+    warmup_rounds: int = 3
+    """Rounds after which tuning begins."""
+
+    def procedure(self) -> Procedure:
+        """The rules of rounds and trials.
+
+        Raises:
+            BadConfiguration: a number that makes no schedule.
+        """
+        if not self.epochs or min(self.epochs) < 1 or sorted(self.epochs) != list(self.epochs):
+            raise BadConfiguration(
+                "schedule.epochs are the rounds' limits, each at least 1 and none below the one before; "
+                f"found {list(self.epochs)}"
+            )
+        if not 0 <= self.warmup_seconds < self.duration_seconds:
+            raise BadConfiguration(
+                "a valid window lies between warm-up and end: 0 <= schedule.warmup_seconds < schedule.duration_seconds; "
+                f"found {self.warmup_seconds:g} and {self.duration_seconds:g}"
+            )
+        if self.patience < 1 or self.patience_step < 0 or self.largest_patience < 1 or self.warmup_rounds < 0:
+            raise BadConfiguration("schedule: patience and largest_patience are at least 1, the others at least 0")
+        return Procedure(
+            epochs=tuple(self.epochs),
+            patience=self.patience,
+            patience_step=self.patience_step,
+            largest_patience=self.largest_patience,
+            improvement=self.improvement,
+        )
+
+
+@dataclass
+class LimitsConf:
+    """What bounds a run besides its time."""
+
+    spares: int = 1
+    """Proposals that stand by for each worker, for trials that end without warning or before the next proposal is there. They
+    are asked for once a trial of the run has finished, and anew when they are used."""
+    attempts: int = 3
+    """Attempts of a trial that may end with its worker; then it is given up."""
+    silence_seconds: float = 600.0
+    """A worker that says nothing for so long while it trains is regarded as gone."""
+    rejections: int = 100
+    """After so many requests of one worker in a row that came to nothing it asks once more for each trial that finishes. When
+    that holds for all workers and nothing is under way, the search has nothing left to propose, and the run ends."""
+    trials: int | None = None
+    """End after so many finished trials; none: with the time alone."""
+    progress_seconds: float = 5.0
+    """How long an interval of work is to last, about; longer where there are many workers (progress_per_second)."""
+    progress_per_second: float = 50.0
+    """So many intervals a second, of all workers together, are not exceeded by much: with more workers intervals widen."""
+
+    def check(self) -> None:
+        """Raises BadConfiguration for a number that makes no run."""
+        if self.spares < 0:
+            raise BadConfiguration(f"limits.spares is at least 0; found {self.spares!r}")
+        for name in ("attempts", "rejections", "trials"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise BadConfiguration(f"limits.{name} is at least 1; found {number!r}")
+        for name in ("silence_seconds", "progress_seconds", "progress_per_second"):
+            if not getattr(self, name) > 0:
+                raise BadConfiguration(f"limits.{name} is above 0; found {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds since the run began."""
+
+    seed: int
+    duration: float
+    warmup: float
+    procedure: Procedure
+    spares: int
+    """Proposals that stand by for each worker, once a trial of the run has finished."""
+    attempts: int
+    """Attempts of a trial that may end with its worker; then it is given up."""
+    silence_seconds: float
+    """A worker that says nothing for so long while it trains is regarded as gone."""
+    rejections: int
+    """After so many requests of one worker in a row that came to nothing it asks once more for each trial that finishes. When
+    that holds for all workers and nothing is under way, the search has nothing left to propose, and the run ends."""
+    trials: int | None
+    """The run ends after so many finished trials; None: with its time alone."""
+    corrupt_images: int | None
+    """With more of them the run ends; None: the data set does not lie in files."""
+    progress_seconds: float
+    """The shortest length that intervals of work are aimed at."""
+    progress_per_second: float
+    """Intervals a second, of all workers together, that longer ones keep to."""
+
+
+def limits_of(started: RunStarted) -> Limits:
+    """The limits that the configuration in the journal's first line sets.
+
+    One of rules 1 to 3 has `buffer` instead of `spares`, how many proposals were always made ahead: it decided when they were
+    asked for and nothing that a reader looks at, and no run of those rules is gone on with.
+    """
+    configured = msgspec.convert(started.config["limits"], LimitsConf)
+    schedule = msgspec.convert(started.config["schedule"], ScheduleConf)
+    return Limits(
+        seed=started.seed,
+        duration=started.duration_seconds,
+        warmup=started.warmup_seconds,
+        procedure=schedule.procedure(),
+        spares=configured.spares,
+        attempts=configured.attempts,
+        silence_seconds=configured.silence_seconds,
+        rejections=configured.rejections,
+        trials=configured.trials,
+        corrupt_images=started.config.get("dataset", {}).get("corrupt_limit"),
+        progress_seconds=configured.progress_seconds,
+        progress_per_second=configured.progress_per_second,
+    )
+
+
+def progress_seconds(limits: Limits, workers: int) -> float:
+    """How long a worker's intervals are to last, about: max(5 s, workers/50 s) unless the configuration says otherwise.
+
+    Epochs that are shorter than that have one interval each, whatever the number of workers.
+    """
+    return max(limits.progress_seconds, workers / limits.progress_per_second)

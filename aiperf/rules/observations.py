@@ -1,0 +1,88 @@
+"""What the searchers are told of an event, by the run as it stood before it."""
+
+from __future__ import annotations
+
+from aiperf.journal.events import (
+    AnyEvent,
+    BatchReduced,
+    CeilingMeasured,
+    CheckpointDropped,
+    EpochFinished,
+    Progress,
+    ProposalRequested,
+    RunResumed,
+    TrialFailed,
+    TrialFinished,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+    WorkerLost,
+)
+from aiperf.rules.state import Run, Worker
+from morphism import decode_morph
+from searchers.history import (
+    Began,
+    CeilingKnown,
+    Failed,
+    Finished,
+    News,
+    Point,
+    Proposed,
+    Requested,
+    Shrunk,
+    Unproposed,
+    WeightsDropped,
+    Withdrawn,
+)
+
+
+def news(run: Run, event: AnyEvent) -> list[News]:
+    """In the order in which the searchers' history takes it in; most events are no news to a search."""
+    match event:
+        case Progress() | EpochFinished():
+            return []  # nearly all events: said first
+        case ProposalRequested():
+            return [Requested(event.number)]
+        case TrialRejected():
+            return [Unproposed(event.number)]
+        case TrialProposed():
+            return [
+                Proposed(
+                    number=event.number,
+                    round=run.requests[event.number].round,
+                    parent=event.parent,
+                    morphs=tuple(decode_morph(morph) for morph in event.morphs),
+                    batch_size=event.batch_size,
+                    kernel_size=event.kernel_size,
+                    fingerprint=event.fingerprint,
+                    pruned=tuple(Point(**point) for point in event.pruned),
+                    own_kernel=event.own_kernel,
+                    can_grow=event.can_grow,
+                )
+            ]
+        case TrialStarted():
+            # Said of spares alone, which may be trained in a later round than they were proposed for.
+            is_other = event.round is not None and event.round != run.trials[event.trial].round
+            return [Began(event.trial, event.round)] if is_other and event.round is not None else []
+        case TrialFinished():
+            return [Finished(event.trial, event.told_accuracy)]
+        case TrialFailed():
+            never_began = not run.trials[event.trial].attempt
+            return [Withdrawn(event.trial) if never_began else Failed(event.trial, event.cause)]
+        case BatchReduced():
+            return [Shrunk(event.trial, event.from_batch_size, event.to_batch_size)]
+        case CheckpointDropped():
+            return [WeightsDropped(event.trial)]
+        case CeilingMeasured():
+            return [CeilingKnown(event.batch_size)]
+        case WorkerLost():
+            return _gone(run.workers[event.worker])
+        case RunResumed():
+            return [each for worker in run.workers.values() for each in _gone(worker)]
+        case _:
+            return []
+
+
+def _gone(worker: Worker) -> list[News]:
+    """What waited for a worker, and what was being made for it, goes with it."""
+    return [*map(Withdrawn, worker.waiting), *map(Unproposed, sorted(worker.requested))]

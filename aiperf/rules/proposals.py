@@ -1,0 +1,115 @@
+"""From a request to a proposal, and from a proposal to an event: the same on a worker, in the driver and at an audit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+
+from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
+from aiperf.journal.messages import Propose, Proposed, Unproposed
+from morphism import DamagedMorph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
+from searchers import (
+    History,
+    HpoConf,
+    NothingToPropose,
+    Proposal,
+    Request,
+    Searcher,
+    SearcherConf,
+    Tuner,
+    propose,
+)
+from searchers.kernel_size import own_size
+
+
+@dataclass(frozen=True, slots=True)
+class Proposer:
+    """What a run proposes with: a searcher of architectures, and tuning of hyperparameters (None: none)."""
+
+    searcher: Searcher
+    tuner: Tuner | None
+
+    def propose(self, history: History, request: Request) -> Proposal:
+        """A function of the history and the request. Raises NothingToPropose."""
+        return propose(self.searcher, history, request, self.tuner)
+
+
+def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
+    """The proposer that a configuration describes; raises UnusableConf."""
+    return Proposer(searcher.build(), hpo.build())
+
+
+def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unproposed:
+    """Carries out an order to propose, on whatever processor it was sent to."""
+    began = time.perf_counter()
+    try:
+        proposal = proposer.propose(history, Request(order.number, order.round, order.seed, order.starting_network))
+    except NothingToPropose as nothing:
+        return Unproposed(number=order.number, reason=str(nothing))
+    return Proposed(
+        number=order.number,
+        searcher=proposal.searcher,
+        parent=proposal.parent,
+        morphs=tuple(encode_morph(morph) for morph in proposal.morphs),
+        batch_size=proposal.batch_size,
+        kernel_size=proposal.kernel_size,
+        pruned=tuple(asdict(point) for point in proposal.pruned),
+        seconds=time.perf_counter() - began,
+        tuned_by=proposal.tuned_by,
+    )
+
+
+def check(history: History, request: ProposalRequested, word: Proposed, at: float) -> TrialProposed | TrialRejected:
+    """Rebuilds a proposal from its lineage and counts its operations.
+
+    What is not legal, over the budget, would inherit weights that are gone, has larger kernels than its maps can use, or has
+    the architecture of another trial (searchers.History.holder), is rejected.
+    """
+
+    def rejected(reason: str) -> TrialRejected:
+        return TrialRejected(at=at, number=word.number, reason=reason, by="check")
+
+    if word.parent is not None and word.parent not in history.trials:
+        return rejected(f"its parent, trial {word.parent}, is not in the journal")
+    if word.parent is not None and history.were_weights_dropped(word.parent):
+        # it was among the best when the proposal was made, and is not any more
+        return rejected(f"the weights of its parent, trial {word.parent}, are gone")
+    try:
+        graph = history.grown(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))
+    except (IllegalMorph, DamagedMorph) as error:
+        return rejected(str(error))
+    idle = unreached(graph).items() - unreached(history.graph(word.parent)).items()
+    if idle:
+        name, kernel = min(idle)
+        return rejected(
+            f"a kernel of {kernel} is larger than the maps of {name!r} can use: weights of it reach no pixel"
+        )
+    counted = cost(graph)
+    if not history.space.budget.allows(counted):
+        return rejected("over the budget of operations, parameters and memory")
+    if (holder := history.holder(graph.fingerprint)) is not None:
+        # made at the same time as that of another worker, which came first
+        return rejected(f"its architecture is that of trial {holder}")
+    return TrialProposed(
+        at=at,
+        number=word.number,
+        position=request.position,
+        seed=request.seed,
+        searcher=word.searcher,
+        parent=word.parent,
+        morphs=list(word.morphs),
+        batch_size=word.batch_size,
+        kernel_size=word.kernel_size,
+        own_kernel=own_size(graph),
+        tuned_by=word.tuned_by,
+        can_grow=not choices(graph, history.space.budget).is_empty(),
+        pruned=list(word.pruned),
+        fingerprint=graph.fingerprint,
+        forward_flops=counted.forward_flops,
+        backward_flops=counted.backward_flops,
+        validation_flops=counted.forward_validation_flops,
+        tensor_forward_flops=counted.tensor_forward_flops,
+        tensor_backward_flops=counted.tensor_backward_flops,
+        parameters=counted.parameters,
+        seconds=word.seconds,
+    )

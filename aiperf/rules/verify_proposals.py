@@ -1,0 +1,102 @@
+"""Makes every proposal of a journal again, from what its searcher had seen, and says which do not come out equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from aiperf.errors import OtherRules
+from aiperf.journal.events import AnyEvent, ProposalRequested, RunStarted, TrialProposed, TrialRejected
+from aiperf.journal.messages import Propose, Proposed, Unproposed
+from aiperf.planning.plan import space_of
+from aiperf.rules.observations import news
+from aiperf.rules.proposals import Proposer, check, make
+from aiperf.rules.state import begin, evolve
+from searchers.history import History
+from searchers.propose import RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Rederived:
+    """A recorded proposal, and what its searcher proposes when asked again."""
+
+    number: int
+    recorded: TrialProposed | TrialRejected
+    anew: Proposed | Unproposed
+    rejected: TrialRejected | None
+    """By the driver's check, if that does not let what is proposed anew pass; by the history at the recorded line."""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the two agree in everything but the time they took. Where no answer came nothing disagrees."""
+        if isinstance(self.recorded, TrialRejected):
+            return self._is_rightly_rejected(self.recorded)
+        if isinstance(self.anew, Unproposed):
+            return False
+        return (
+            self.recorded.searcher == self.anew.searcher
+            and self.recorded.parent == self.anew.parent
+            and self.recorded.morphs == list(self.anew.morphs)
+            and self.recorded.batch_size == self.anew.batch_size
+            and self.recorded.kernel_size == self.anew.kernel_size
+            and self.recorded.pruned == list(self.anew.pruned)
+            and self.recorded.tuned_by == self.anew.tuned_by
+        )
+
+    def _is_rightly_rejected(self, recorded: TrialRejected) -> bool:
+        was_nothing = isinstance(self.anew, Unproposed)
+        is_refused = self.rejected is not None and self.rejected.reason == recorded.reason
+        match recorded.by:
+            case "nobody":
+                return True
+            case "searcher":
+                return was_nothing
+            case "check":
+                return is_refused
+            case _:  # an older journal does not say
+                return was_nothing or is_refused
+
+
+def check_rules(first: RunStarted) -> None:
+    """Raises OtherRules unless a run's proposals follow from its history by the rules that this code has."""
+    if first.proposal_rules != RULES:
+        raise OtherRules(
+            f"a run's proposals all follow from its history by one version of the rules; those of '{first.run}' by version "
+            f"{first.proposal_rules}, this aiperf has version {RULES}. Install the aiperf of that run "
+            f"({_named(first.versions)})"
+        )
+
+
+def _named(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {versions[name]}" for name in ("aiperf-cluster", "optuna") if name in versions)
+
+
+def rederive(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[Rederived]:
+    """Each proposal of a journal, made again with the history as it stood at the line it was requested in.
+
+    Floating point differs in the last bits between processors and library versions: where those differ from the journal's, an
+    unequal proposal says "not re-derivable here" rather than "wrong". Raises OtherRules where the journal's proposals
+    follow from its history by another version of the rules.
+    """
+    lines = iter(events)
+    first = next(lines)
+    assert isinstance(first, RunStarted), "the journal's reader has checked it"
+    check_rules(first)
+    run, history = begin(first), History(space_of(first))
+    made: dict[int, Proposed | Unproposed] = {}
+    for event in lines:
+        if isinstance(event, ProposalRequested):
+            order = Propose(
+                number=event.number,
+                worker=event.worker,
+                round=event.round,
+                seed=event.seed,
+                starting_network=event.wants_start,
+            )
+            made[event.number] = make(proposer, history, order)
+        elif isinstance(event, TrialProposed | TrialRejected):
+            anew = made.pop(event.number)
+            checked = check(history, run.requests[event.number], anew, event.at) if isinstance(anew, Proposed) else None
+            yield Rederived(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
+        history.tell(news(run, event))
+        evolve(run, event)

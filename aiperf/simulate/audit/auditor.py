@@ -1,0 +1,212 @@
+"""Holds a simulated run to its laws after every event: journal, live state and what the workers truly did are compared.
+
+What is learnt from the journal is kept by `record.py` and `tally.py`, apart from evolve, decide, hear, books and score.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.drive.driver import TURN_SECONDS, Driver
+from aiperf.drive.session import Standing
+from aiperf.journal.events import AnyEvent
+from aiperf.journal.journal import read
+from aiperf.rules.state import replay
+from aiperf.simulate.audit.laws import (
+    DUE,
+    ENDS,
+    GENERATIONS,
+    IDLE,
+    LIMITS,
+    ONCE,
+    ONE_TRIAL,
+    REPLAY,
+    SCORE,
+    WAITS,
+    WRITTEN,
+    BrokenLaw,
+)
+from aiperf.simulate.audit.shadow_model import Record
+from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.simulated_attempt import Task
+
+LATE_CHILDREN = 20
+"""Children in the last third of a run, from which on it can be said where they come from."""
+LATE_ROUND = 6
+"""The round from which on they are late: the first generations had time to be trained, and to be parents."""
+
+
+class Auditor:
+    """Checks one run; raises BrokenLaw at the first event that breaks a law."""
+
+    def __init__(self, witness: Witness, task: Task, draw: random.Random, replays: float = 0.0) -> None:
+        """`draw`: which moments are compared with a replay; `replays`: the share of turns after which that is done."""
+        self._witness = witness
+        self._task = task
+        self._draw = draw
+        self._replays = replays
+        self._record = Record(witness, task)
+        self._last: Driver | None = None
+        """The driver that sits, once it has finished a turn."""
+
+    @property
+    def descent(self) -> list[tuple[int, int]]:
+        """(round, round of its parent) of every proposal that has one, in order."""
+        return self._record.descent
+
+    def on_disk(self, events: Sequence[AnyEvent]) -> None:
+        """Each event against the laws."""
+        for event in events:
+            self._record.take(event)
+        if self._witness.breaches:
+            trial, what = self._witness.breaches[0]
+            raise BrokenLaw(ONE_TRIAL, what, trial)
+
+    def after_turn(self, driver: Driver) -> None:
+        """The live state against what was learnt from the journal."""
+        run, now = driver.run, driver.clock.now()
+        self._last = driver
+        if run.lines != self._record.line:
+            raise BrokenLaw(
+                REPLAY, f"the run has taken in {run.lines} lines, and {self._record.line} stand in the journal"
+            )
+        live = {number: worker.trial for number, worker in run.workers.items()}
+        mine = {number: worker.trial for number, worker in self._record.workers.items()}
+        if live != mine:
+            raise BrokenLaw(REPLAY, f"who trains what: live {live}, by the journal {mine}")
+        self._check_orders()
+        if unheard := self._witness.up - self._record.seen:
+            raise BrokenLaw(IDLE, f"workers {sorted(unheard)} are up, and were not taken in")
+        if run.ended is None:
+            self._check_idleness(driver, now)
+        if self._draw.random() < self._replays:
+            self._compare(driver)
+
+    def before_resume(self, standing: Standing) -> None:
+        """What a resumed run begins with is all that ever stood in the journal."""
+        # What the driver that died held in memory, the run's end perhaps, need not stand on disk: it is held to nothing more.
+        self._last = None
+        self._witness.up.clear()
+        self._check_orders()
+        if standing.run.lines != self._record.line:
+            raise BrokenLaw(REPLAY, f"{self._record.line} lines were written, and {standing.run.lines} were read again")
+
+    def finish(self, path: Path) -> None:
+        """The run is over."""
+        started, ended = self._record.started, self._record.ended
+        assert started is not None
+        if ended is None:
+            raise BrokenLaw(ENDS, f"its time of {started.duration_seconds:.0f} s is up, and it has not ended")
+        if self._last is not None and self._last.run.ended is not None:
+            self._compare(self._last)
+        self._check_books(path)
+        self._check_generations()
+
+    def _check_orders(self) -> None:
+        for trial, attempt in self._witness.orders:
+            if trial not in self._record.trials or self._record.trials[trial].attempt < attempt:
+                raise BrokenLaw(
+                    WRITTEN, f"attempt {attempt} of trial {trial} was ordered, and is not in the journal", trial
+                )
+        self._witness.orders.clear()
+
+    def _check_generations(self) -> None:
+        # Were what is told of round 1 on a scale of its own, its trials would be the parents for ever, and no network would be
+        # grown from one that grew.
+        late = self._record.descent[-(len(self._record.descent) // 3) :]
+        if len(late) < LATE_CHILDREN or min(round_ for round_, _ in late) < LATE_ROUND:
+            return
+        of_first = sum(parent == 1 for _, parent in late)
+        if 2 * of_first > len(late):
+            raise BrokenLaw(
+                GENERATIONS,
+                f"{of_first} of the last {len(late)} children have a parent of round 1; these are of round "
+                f"{min(late)[0]} and later",
+            )
+
+    # --- states
+
+    def _check_idleness(self, driver: Driver, now: float) -> None:
+        idle = [number for number, worker in self._record.workers.items() if worker.trial is None]
+        lost = [trial for trial in self._record.trials.values() if trial.state == "lost"]
+        for trial in lost:
+            if trial.losses >= self._record.attempts or self._record.is_over(trial):
+                raise BrokenLaw(LIMITS, f"trial {trial.number} can end, and does not", trial.number)
+        if idle and lost:
+            raise BrokenLaw(IDLE, f"worker {idle[0]} idles, and trial {lost[0].number} is lost", lost[0].number)
+        for number, worker in self._record.workers.items():
+            if worker.trial is None and worker.waiting:
+                waits = max(worker.waiting)
+                raise BrokenLaw(WAITS, f"worker {number} idles, and trial {waits} waits for it", waits)
+            if self._record.missing(worker) > 0 and worker.vain < self._record.rejections:
+                raise BrokenLaw(
+                    DUE,
+                    f"worker {number} trains {worker.trial} and has {len(worker.waiting)} proposals, "
+                    f"{len(worker.requested)} requested: {self._record.missing(worker)} are due",
+                )
+        overdue = self._record.silence + TURN_SECONDS + 1e-6
+        for request in self._record.requests.values():
+            if now - request.at > overdue:
+                raise BrokenLaw(
+                    IDLE, f"proposal {request.number} has been waited for since {request.at} s", request.number
+                )
+        for trial_number in driver.run.running:
+            if now - driver.run.trials[trial_number].last_word > overdue:
+                raise BrokenLaw(
+                    IDLE, f"trial {trial_number} has been silent for longer than {self._record.silence} s", trial_number
+                )
+
+    def _compare(self, driver: Driver) -> None:
+        events = list(read(driver.journal.path))
+        replayed = replay(events)
+        for name in replayed.__dataclass_fields__:
+            if getattr(replayed, name) != getattr(driver.run, name):
+                raise BrokenLaw(
+                    REPLAY, f"Run.{name}: live {getattr(driver.run, name)}, replayed {getattr(replayed, name)}"
+                )
+        if books(events) != driver.books:
+            raise BrokenLaw(REPLAY, "the live books are not those of the journal")
+
+    def _check_books(self, path: Path) -> None:
+        kept = books(read(path))
+        assert self._record.started is not None and self._record.ended is not None
+        begin, end = (
+            self._record.started.warmup_seconds,
+            min(self._record.ended.at, self._record.started.duration_seconds),
+        )
+        inside: list[float] = []
+        booked_of: dict[int, float] = {}
+        for number, flops in zip(kept.intervals.trial, kept.intervals.flops, strict=True):
+            booked_of[number] = booked_of.get(number, 0.0) + flops  # whole numbers below 2^53: exact in any order
+        for trial in self._record.trials.values():
+            training, validation = trial.tally.operations
+            total = 0
+            for epoch, rows in trial.tally.rows.items():
+                images = (sum(row.training for row in rows), sum(row.validation for row in rows))
+                if images[0] > self._task.training_images or images[1] > self._task.validation_images:
+                    raise BrokenLaw(
+                        ONCE, f"{images} images of epoch {epoch} of trial {trial.number} count", trial.number
+                    )
+                for row in rows:
+                    done = row.training * training + row.validation * validation
+                    total += done
+                    length = row.end - row.start
+                    overlap = min(row.end, end) - max(row.start, begin)
+                    if length > 0:
+                        inside.append(done * max(0.0, overlap) / length)
+                    elif begin < row.end <= end:
+                        inside.append(done)
+            booked = booked_of.get(trial.number, 0.0)
+            if not math.isclose(booked, total, rel_tol=1e-12):
+                raise BrokenLaw(
+                    ONCE, f"trial {trial.number}: {booked!r} operations in the books, {total!r} done", trial.number
+                )
+        found = score(kept).flops_per_second
+        expected = math.fsum(inside) / (end - begin) if end > begin else None
+        if (found is None) != (expected is None) or (found and not math.isclose(found, expected or 0.0, rel_tol=1e-9)):
+            raise BrokenLaw(SCORE, f"{found!r} FLOPS, by the work done {expected!r}")

@@ -1,0 +1,130 @@
+"""What an auditor counts of one trial's work: images, epochs and results, each image of an epoch once.
+
+It shares no code with hear, books and score, so that a mistake there is not made here as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiperf.journal.events import BatchReduced, EpochFinished, Progress, TrialStarted, Work
+from aiperf.simulate.audit.laws import LOST, ONCE, SCORE, BrokenLaw
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An interval that counts."""
+
+    start: float
+    end: float
+    training: int
+    validation: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one trial, over all its attempts; each method takes an event in, and raises BrokenLaw where it breaks one."""
+
+    operations: tuple[int, int]
+    """Of one image in training and in validation."""
+    whole: tuple[int, int]
+    """Training and validation images of an epoch."""
+    saved: int = 0
+    """The last epoch with a checkpoint."""
+    epoch: int = 1
+    """In progress."""
+    batch_size: int = 0
+    """Of its pass."""
+    images: tuple[int, int] = (0, 0)
+    """Of its pass so far."""
+    validation_losses: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+    rows: dict[int, list[Row]] = field(default_factory=dict)
+    """That count, by epoch."""
+    _done_by: dict[int, int] = field(default_factory=dict)
+    """Of each epoch the attempt that its rows belong to."""
+
+    def begin(self, event: TrialStarted) -> None:
+        """An attempt begins after the last epoch that was saved, and forgets what came later."""
+        if event.epoch != self.saved + 1:
+            raise BrokenLaw(
+                LOST,
+                f"trial {event.trial} goes on from epoch {event.epoch}; epoch {self.saved} was saved last",
+                event.trial,
+            )
+        self.epoch, self.batch_size, self.images = event.epoch, event.batch_size, (0, 0)
+        del self.validation_losses[event.epoch - 1 :], self.accuracies[event.epoch - 1 :]
+
+    def begin_again(self, event: BatchReduced) -> None:
+        """Out of memory: what was done of the epoch counts no more."""
+        self.rows.pop(self.epoch, None)
+        self.batch_size, self.images = event.to_batch_size, (0, 0)
+
+    def book(self, event: Progress | EpochFinished, work: Work, reached: set[tuple[int, int, int]]) -> None:
+        """An interval; `reached`: (training images, validation images, batch size) that the attempt truly spoke of."""
+        if event.epoch != self.epoch:
+            raise BrokenLaw(ONCE, f"trial {event.trial} is in epoch {self.epoch}, not {event.epoch}", event.trial)
+        for name in ("busy", "communication", "validation", "input", "checkpoint"):
+            seconds = getattr(work, f"{name}_seconds")
+            if not 0 <= seconds <= work.end - work.start:
+                raise BrokenLaw(SCORE, f"{seconds!r} s {name} in {work.end - work.start!r} s", event.trial)
+        images = (self.images[0] + work.training_images, self.images[1] + work.validation_images)
+        is_true = (*images, self.batch_size) in reached
+        if images == self.whole:
+            # The word of an epoch that has ended may come after one that the next is begun again with a smaller batch.
+            is_true = any((training, validation) == images for training, validation, _ in reached)
+        if not is_true or min(work.training_images, work.validation_images) < 0:
+            raise BrokenLaw(
+                ONCE,
+                f"{images} images of epoch {event.epoch} of trial {event.trial} are booked at batch {self.batch_size}; attempt "
+                f"{event.attempt} spoke of (training, validation, batch) {sorted(reached)}",
+                event.trial,
+            )
+        self.images = images
+        if self._done_by.get(event.epoch) != event.attempt:
+            self._done_by[event.epoch] = event.attempt
+            self.rows[event.epoch] = []
+        row = Row(work.start, work.end, work.training_images, work.validation_images)
+        self.rows.setdefault(event.epoch, []).append(row)
+
+    def end_epoch(self, event: EpochFinished) -> None:
+        """All its images are booked."""
+        if event.epoch != self.epoch:
+            raise BrokenLaw(
+                ONCE, f"epoch {event.epoch} of trial {event.trial} ended in epoch {self.epoch}", event.trial
+            )
+        if self.images != self.whole:
+            raise BrokenLaw(
+                LOST,
+                f"epoch {event.epoch} of trial {event.trial} ended with {self.images} images booked, of {self.whole}",
+                event.trial,
+            )
+        self.validation_losses.append(event.validation_loss)
+        self.accuracies.append(event.accuracy)
+        if event.checkpoint:
+            self.saved = event.epoch
+        self.epoch += 1
+        self.images = (0, 0)
+
+    def is_over(self, schedule: Mapping[str, Any], round_: int) -> bool:
+        """Whether the trial has come to its end, by a schedule's rounds and patience."""
+        return _is_over(schedule, round_, self.validation_losses)
+
+    def nears_its_end(self, schedule: Mapping[str, Any], round_: int) -> bool:
+        """Whether the epoch in progress may be its last: it would be, if the loss did not fall."""
+        return _is_over(schedule, round_, [*self.validation_losses, math.inf])
+
+
+def _is_over(schedule: Mapping[str, Any], round_: int, losses: Sequence[float]) -> bool:
+    epochs = schedule["epochs"]
+    if len(losses) >= epochs[min(round_, len(epochs)) - 1]:
+        return True
+    best, since = math.inf, 0
+    for loss in losses:
+        best, since = (loss, 0) if loss < best - schedule["improvement"] else (best, since + 1)
+    patience: int = schedule["patience"] + schedule["patience_step"] * (round_ - 1)
+    largest: int = schedule["largest_patience"]
+    return since >= min(patience, largest)

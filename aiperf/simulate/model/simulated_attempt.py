@@ -1,0 +1,277 @@
+"""One simulated attempt at a trial: it says what a real trainer says, when it would.
+
+A machine of two parts: `due`, the moment of its next words, and `step`, which gives them and moves on. It keeps to the order as
+the trainer does: intervals end after progress_seconds and at the window's edges, by the worker's own clock, which may be wrong;
+patience is counted on the invented losses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aiperf.journal.messages import Advanced, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Unsaved, Word
+from aiperf.rules.procedure import ends_interval, has_stopped_improving
+from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
+from aiperf.simulate.model.learning_curves import Curve
+from aiperf.simulate.model.pace import Pace
+from aiperf.train.batch_sizes import smaller
+
+_CUT = 0.4
+"""Where in an epoch's training an accident that was drawn for it happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is trained on."""
+
+    training_images: int
+    validation_images: int
+    classes: int
+
+
+@dataclass(slots=True)
+class Fate:
+    """Accidents that a fault has drawn for an attempt."""
+
+    is_lost: str | None = None
+    """'before' its module stands, or 'after' its last epoch, with its worker."""
+    out_of_memory_in: int | None = None
+    """The epoch, counted from the attempt's first, 0."""
+    crashes_in: int | None = None
+    """As above."""
+    crash_can_be_retried: bool = True
+    has_no_disk: bool = False
+    """No checkpoint of it can be written."""
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A simulated worker. Its number is the driver's; its slot outlives it."""
+
+    number: int
+    slot: int
+    host: str
+    speed: float
+    """1: the configured one."""
+    clock_rate: float = 1.0
+    """Seconds of its clock in one of the driver's."""
+    is_silent: bool = False
+    """It is there, and says nothing more."""
+    is_generating: bool = True
+    """Whether its generator of proposals answers."""
+    attempt: Attempt | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """Lives from its order to its last word, or to its worker's end."""
+
+    order: Train
+    worker: Worker
+    task: Task
+    pace_of: Callable[[int], Pace]
+    """At a batch size."""
+    holds: Callable[[int], bool]
+    """Whether the accelerators' memory holds the trial at a batch size."""
+    curve: Curve
+    checkpoints: Checkpoints
+    prepared: Prepared
+    began: float
+    """When the order was taken."""
+    fate: Fate
+    losses: list[float]
+    batch_size: int
+    due: float = field(init=False)
+    """When `step` is to be called; infinite when the attempt is over."""
+    pace: Pace = field(init=False)
+    epoch: int = 0
+    """In progress; 0 before the module stands."""
+    _epoch_began: float = 0.0
+    _epoch_ends: float = 0.0
+    _said: float = 0.0
+    _cut: float = math.inf
+    _before: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    """busy, communication, validation, input and checkpoint seconds of the finished epochs."""
+
+    def __post_init__(self) -> None:
+        self.pace = self.pace_of(self.batch_size)
+        self._prepare(self.began)
+
+    @property
+    def is_over(self) -> bool:
+        """No more words will come."""
+        return self.due == math.inf
+
+    @property
+    def left_seconds(self) -> float:
+        """How long it takes from its beginning if nothing intervenes, at most."""
+        epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
+        return epochs * self.pace.epoch_seconds
+
+    def step(self) -> list[Word]:
+        """The words that are due now, in order; sets `due` to the next ones'."""
+        now = self.due
+        if not self.epoch:
+            if not self.holds(self.batch_size):
+                word = self._run_out_of_memory()
+                if not self.is_over:
+                    self._prepare(now)
+                return [word]
+            return [self.prepared, *self._go_on(self.order.first_epoch, now)]
+        if now >= self._cut:
+            return self._accident(now)
+        if now >= self._epoch_ends:
+            return self._end_epoch(now)
+        self._said = now
+        self._set_due()
+        return [self._advanced(now)]
+
+    def sums(self, now: float) -> Advanced:
+        """What has been done of the epoch in progress, said out of turn."""
+        return self._advanced(now)
+
+    def _prepare(self, now: float) -> None:
+        """A batch that does not fit shows when the network stands, before weights are read and anything is compiled."""
+        prepared = self.prepared
+        self.due = now + prepared.build_seconds
+        if self.holds(self.batch_size):
+            self.due += prepared.weights_seconds + prepared.compile_seconds
+
+    def _run_out_of_memory(self) -> OutOfMemory | Crashed:
+        """Goes on with the next smaller batch; where there is none, this is the end."""
+        order, before = self.order, self.batch_size
+        reduced = smaller(before)
+        if reduced is None:
+            self.due = math.inf
+            return Crashed(
+                trial=order.trial,
+                attempt=order.attempt,
+                reason=f"out of memory even at batch {before}",
+                retry=False,
+                cause="memory",
+            )
+        self.batch_size, self.pace = reduced, self.pace_of(reduced)
+        return OutOfMemory(trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced)
+
+    def _go_on(self, epoch: int, now: float) -> list[Word]:
+        """The next epoch, or the end: also of a trial that had already come to it when it was taken up."""
+        order = self.order
+        reason = None
+        if epoch > order.last_epoch:
+            reason = "epochs"
+        elif has_stopped_improving(self.losses, order.patience, order.improvement):
+            reason = "early stop"
+        if reason is not None:
+            self.due = math.inf
+            return [Done(trial=order.trial, attempt=order.attempt, reason=reason)]
+        self._begin_epoch(epoch, now)
+        return []
+
+    def _begin_epoch(self, epoch: int, now: float) -> None:
+        self.epoch = epoch
+        self._epoch_began = self._said = now
+        self._epoch_ends = now + self.pace.epoch_seconds
+        drawn = epoch - self.order.first_epoch
+        is_cut = drawn in (self.fate.out_of_memory_in, self.fate.crashes_in)
+        self._cut = now + _CUT * self.pace.training_seconds if is_cut else math.inf
+        self._set_due()
+
+    def _set_due(self) -> None:
+        rate = self.worker.clock_rate
+        every = self.order.progress_seconds / rate
+        due = self._said + every
+        if not ends_interval(every, self._epoch_ends - due, every):
+            due = self._epoch_ends
+        due = min(due, self._cut)
+        for edge in self.order.edges:
+            at = self.began + edge / rate
+            if self._said < at < due:
+                due = at
+        self.due = due
+
+    def _accident(self, now: float) -> list[Word]:
+        order, fate = self.order, self.fate
+        if fate.crashes_in == self.epoch - order.first_epoch:
+            self.due = math.inf
+            return [
+                Crashed(
+                    trial=order.trial,
+                    attempt=order.attempt,
+                    reason="an invented crash" if fate.crash_can_be_retried else "an invented divergence",
+                    retry=fate.crash_can_be_retried,
+                    cause="machine" if fate.crash_can_be_retried else "divergence",
+                )
+            ]
+        fate.out_of_memory_in = None
+        self._before = _seconds(self._advanced(now))
+        word = self._run_out_of_memory()
+        if not self.is_over:
+            self._begin_epoch(self.epoch, now)
+        return [word]
+
+    def _end_epoch(self, now: float) -> list[Word]:
+        order, epoch, curve = self.order, self.epoch, self.curve
+        loss = curve.loss(epoch, self.task.classes)
+        self.losses.append(loss)
+        if not self.fate.has_no_disk:
+            self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
+        sums = self._advanced(now)
+        self._before = _seconds(sums)
+        done = EpochDone(
+            advanced=sums,
+            accuracy=1 - curve.error(epoch),
+            validation_loss=loss,
+            training_loss=0.9 * loss,
+            learning_rate=0.1,
+            checkpoint=not self.fate.has_no_disk,
+        )
+        unsaved: list[Word] = []
+        if self.fate.has_no_disk:
+            unsaved = [Unsaved(trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk")]
+        return [done, *unsaved, *self._go_on(epoch + 1, now)]
+
+    def _advanced(self, now: float) -> Advanced:
+        """The sums at a moment of the epoch: steps that are finished, validation images in proportion."""
+        pace, task, inside, rate = self.pace, self.task, now - self._epoch_began, self.worker.clock_rate
+        validation = validated = 0.0
+        checkpoint = 0.0
+        if now >= self._epoch_ends:
+            steps, images = pace.steps, task.training_images
+            validated, validation, checkpoint = (
+                task.validation_images,
+                pace.validation_seconds,
+                pace.checkpoint_seconds,
+            )
+        elif inside < pace.training_seconds:
+            steps = int(inside / pace.step_seconds)
+            images = min(task.training_images, steps * pace.images_per_step)
+        else:
+            steps, images = pace.steps, task.training_images
+            validation = min(pace.validation_seconds, inside - pace.training_seconds)
+            validated = task.validation_images * validation / pace.validation_seconds
+        before = self._before
+        return Advanced(
+            trial=self.order.trial,
+            attempt=self.order.attempt,
+            epoch=self.epoch,
+            batch_size=self.batch_size,
+            training_images=images,
+            validation_images=int(validated),
+            busy_seconds=before[0] + (steps * pace.busy_seconds + validation) * rate,
+            communication_seconds=before[1] + steps * pace.communication_seconds * rate,
+            validation_seconds=before[2] + validation * rate,
+            input_seconds=before[3] + steps * pace.input_seconds * rate,
+            checkpoint_seconds=before[4] + checkpoint * rate,
+        )
+
+
+def _seconds(sums: Advanced) -> tuple[float, float, float, float, float]:
+    return (
+        sums.busy_seconds,
+        sums.communication_seconds,
+        sums.validation_seconds,
+        sums.input_seconds,
+        sums.checkpoint_seconds,
+    )

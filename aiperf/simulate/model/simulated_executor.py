@@ -1,0 +1,399 @@
+"""The executor of a simulation: workers as light objects, one heap of what falls due, a clock that only it moves.
+
+It keeps the contract of every executor. Proposals are really made, by the run's own searcher from its own history; workers
+train by `aiperf.simulate.model.simulated_attempt`. Faults look on, and take a hand, through the methods of this class.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
+from typing import assert_never, cast
+
+import msgspec
+
+from aiperf.journal.messages import (
+    Ceiling,
+    CheckpointGone,
+    Done,
+    Drop,
+    Order,
+    Prepared,
+    Propose,
+    Proposed,
+    Release,
+    Sum,
+    Train,
+    Word,
+    WorkerDown,
+    WorkerUp,
+)
+from aiperf.rng import derive
+from aiperf.rules.proposals import Proposer, make
+from aiperf.simulate.model.accelerator_memory import Memory
+from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
+from aiperf.simulate.model.fault import Fault
+from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.learning_curves import Learning
+from aiperf.simulate.model.pace import Figures, Pace, pace
+from aiperf.simulate.model.simulated_attempt import Attempt, Fate, Task, Worker
+from aiperf.simulate.model.virtual_clock import VirtualClock
+from cluster.simulated import SimulatedConf
+from morphism import cost, decode_morph
+from searchers.history import History, News, Space
+
+_WORD, _STEP, _CALL = range(3)
+
+
+@dataclass(slots=True)
+class World:
+    """What a killed driver does not take along: time, files, faults, and what was truly done."""
+
+    conf: SimulatedConf
+    task: Task
+    seed: int
+    space: Space
+    proposer: Proposer
+    memory: Memory
+    learning: Learning
+    clock: VirtualClock
+    checkpoints: Checkpoints
+    faults: tuple[Fault, ...]
+    figures: dict[int, Figures] = field(default_factory=dict)
+    """Of every proposal that was made."""
+    floors: dict[int, float] = field(default_factory=dict)
+    """The errors that the trainings of every proposal tend to."""
+    witness: Witness | None = None
+    """Keeps what was truly done, where somebody wants to check."""
+    inherited: dict[int, float] = field(default_factory=dict)
+    """The experience that each trial began with: a later attempt begins with no other, though the parent's weights be gone."""
+
+    def speed_of(self, host: int) -> float:
+        """How fast a host is: 1 is the configured speed; the same in every sitting."""
+        draw = random.Random(derive(self.seed, "host", host))
+        return max(0.2, 1 + self.conf.speed_spread * draw.gauss(0.0, 1.0))
+
+
+class SimulatedExecutor:
+    """One sitting's. Times of its heap are the driver's clock."""
+
+    def __init__(self, world: World, first_worker: int, sitting: int = 0) -> None:
+        """`first_worker`: the lowest number no worker of this run has had."""
+        self.world = world
+        self.now = world.clock.now()
+        """As far as events have been played; the clock follows when the driver hears."""
+        self.workers: dict[int, Worker] = {}
+        self.proposals = 0
+        self.proposing_seconds = 0.0
+        """Processor time that making proposals took."""
+        self.busy_seconds = 0.0
+        """Processor time spent in this executor, proposing included."""
+        self._sitting = sitting
+        self._next_worker = first_worker
+        self._slots: set[int] = set()
+        """Those with a worker."""
+        self._heap: list[tuple[float, int, int, object]] = []
+        self._sequence = 0
+        self._history = History(world.space)
+        self._on_train = [fault for fault in world.faults if type(fault).taken is not Fault.taken]
+        self._on_word = [fault for fault in world.faults if type(fault).carry is not Fault.carry]
+        self._on_propose = [fault for fault in world.faults if type(fault).asked is not Fault.asked]
+        self._on_order = [fault for fault in world.faults if type(fault).ordered is not Fault.ordered]
+
+    # --- the contract of an executor
+
+    def start(self) -> None:
+        """Workers come up, a little apart."""
+        draw = random.Random(derive(self.world.seed, "joining", self._sitting))
+        for slot in range(self.world.conf.workers):
+            self.bring_up(slot, self.world.conf.join_seconds * (0.5 + draw.random()))
+        for fault in self.world.faults:
+            fault.began(self)
+
+    def tell(self, news: Sequence[News]) -> None:
+        """The history that proposals are made from."""
+        began = time.process_time()
+        self._history.tell(news)
+        self.busy_seconds += time.process_time() - began
+
+    def send(self, order: Order) -> None:
+        """Orders arrive at once; what comes of them is heard later."""
+        began = time.process_time()
+        for fault in self._on_order:
+            fault.ordered(self, order)
+        self.now = max(self.now, self.world.clock.now())
+        match order:
+            case Propose():
+                self._propose(order)
+            case Train():
+                self._train(order)
+            case Drop():
+                self.world.checkpoints.drop(order.trial)
+            case Release():
+                self.lose(order.worker, is_noticed=False)
+            case Sum():
+                self._sum(order.worker)
+            case _:
+                assert_never(order)
+        self.busy_seconds += time.process_time() - began
+
+    def words(self, timeout: float) -> list[Word]:
+        """Plays what falls due until the first words, and what follows within a turn; moves the clock to the last of them."""
+        began = time.process_time()
+        clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
+        deadline = limit = clock.now() + timeout
+        self.now = clock.now()
+        said: list[Word] = []
+        while heap and heap[0][0] <= deadline:
+            due, _, kind, what = heappop(heap)
+            if due > self.now:
+                self.now = due
+            if kind == _STEP:
+                attempt = cast(Attempt, what)
+                # One that ended with its worker, or was cut short, has left its next step behind.
+                if attempt.due == due and attempt.worker.attempt is attempt:
+                    said += self._step(attempt)
+            elif kind == _WORD:
+                said.append(cast(Word, what))
+            else:
+                cast(Callable[[], None], what)()
+            if said and deadline == limit:
+                deadline = min(limit, self.now + turn)
+        # Whole microseconds: with all the digits of a float a journal is a fifth longer.
+        clock.advance(max(clock.now(), round(self.now, 6) if said else limit))
+        if self.world.witness is not None:
+            self.world.witness.heard(said)
+        self.busy_seconds += time.process_time() - began
+        return said
+
+    def close(self) -> None:
+        """The workers go with it; words under way are lost."""
+        for worker in self.workers.values():
+            worker.attempt = None
+        self.workers.clear()
+        self._heap.clear()
+
+    # --- what faults may do
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Has something happen later."""
+        self._push(self.now + seconds, _CALL, call)
+
+    def bring_up(self, slot: int, seconds: float) -> None:
+        """A worker comes up in a slot after a while, if none is there by then; faults may hold it back."""
+
+        def up() -> None:
+            if slot in self._slots:
+                return
+            waits = [fault.holds_back(self, slot) for fault in self.world.faults]
+            longest = max(waits, default=0.0)
+            if longest > 0:
+                self.bring_up(slot, longest)
+            else:
+                self._up(slot)
+
+        self.after(seconds, up)
+
+    def lose(
+        self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
+    ) -> None:
+        """A worker ends, with what it trains; another comes up in its place. Unnoticed: nobody says that it is gone."""
+        worker = self.workers.pop(number, None)
+        if worker is None:
+            return
+        self._slots.discard(worker.slot)
+        worker.attempt = None
+        if is_noticed:
+            self.say(WorkerDown(worker=number, reason=reason), self.world.conf.detection_seconds)
+        self.bring_up(worker.slot, self.world.conf.return_seconds if returns_after is None else returns_after)
+
+    def vanish(self, number: int) -> None:
+        """A worker falls silent, and nobody notices: it stays where it is until the driver writes it off."""
+        worker = self.workers.get(number)
+        if worker is not None:
+            worker.attempt = None
+            worker.is_silent = True
+
+    def say(self, word: Word, delay: float = 0.0) -> None:
+        """Sends a word on its way, past the faults that hold words up, double or lose them."""
+        for each in self._delays(word, delay):
+            self._push(self.now + each, _WORD, word)
+
+    # --- workers
+
+    def _delays(self, word: Word, delay: float) -> list[float]:
+        delays = [delay]
+        for fault in self._on_word:
+            delays = [later for earlier in delays for later in fault.carry(word, earlier)]
+        return delays
+
+    def _push(self, due: float, kind: int, what: object) -> None:
+        self._sequence += 1
+        heappush(self._heap, (due, self._sequence, kind, what))
+
+    def _up(self, slot: int) -> None:
+        conf = self.world.conf
+        host = slot // conf.workers_per_host
+        worker = Worker(self._next_worker, slot, f"host{host:04d}", self.world.speed_of(host))
+        self._next_worker += 1
+        for fault in self.world.faults:
+            fault.joined(self, worker)
+        self.workers[worker.number] = worker
+        self._slots.add(slot)
+        self.say(
+            WorkerUp(
+                worker=worker.number,
+                host=worker.host,
+                ranks=conf.accelerators,
+                device="simulated",
+                device_memory_bytes=self.world.memory.usable_bytes,
+                collective="simulated",
+                machine={},
+            )
+        )
+        if not worker.is_silent:
+            family = self.world.space.start.fingerprint
+            self.say(Ceiling(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
+
+    def _sum(self, number: int) -> None:
+        worker = self.workers.get(number)
+        if worker is None or worker.attempt is None or not worker.attempt.epoch:
+            return
+        words = [worker.attempt.sums(self.now)]
+        if self.world.witness is not None:
+            self.world.witness.said(words, self.now)
+        for word in words:
+            self.say(word)
+
+    def _propose(self, order: Propose) -> None:
+        worker = self.workers.get(order.worker)
+        if worker is None or worker.is_silent:
+            return
+        self.proposals += 1
+        # Made at once, since the history is now what the order is to see; said when a processor would have made it.
+        began = time.process_time()
+        answer = make(self.world.proposer, self._history, order)
+        self.proposing_seconds += time.process_time() - began
+        if isinstance(answer, Proposed):
+            # Now, while its graph is remembered: when the trial begins, hours later, it would have to be built again.
+            graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
+            self.world.figures[order.number] = Figures.of(cost(graph))
+            self.world.floors[order.number] = self.world.learning.floor(graph)
+        for fault in self._on_propose:
+            changed = fault.asked(worker, order, answer)
+            if changed is None:
+                return
+            answer = changed
+        if isinstance(answer, Proposed):
+            # What it really took would make equal seeds write different journals.
+            answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
+        self.say(answer, self.world.conf.proposal_seconds)
+
+    def _train(self, order: Train) -> None:
+        world = self.world
+        worker = self.workers.get(order.worker)
+        if worker is None or worker.is_silent:
+            return
+        if world.witness is not None:
+            world.witness.ordered(order, worker.attempt)
+        gone = self._missing(order)
+        if gone is not None:
+            self.say(gone)
+            return
+        attempt = self._attempt(order, worker)
+        worker.attempt = attempt
+        for fault in self._on_train:
+            fault.taken(self, worker, attempt)
+        if worker.attempt is attempt:
+            self._push(attempt.due, _STEP, attempt)
+
+    def _missing(self, order: Train) -> CheckpointGone | None:
+        stored = self.world.checkpoints
+        missing = None
+        if order.first_epoch > 1:
+            if not stored.holds(order.trial, order.first_epoch - 1):
+                missing = order.trial
+        elif order.parent is not None and stored.newest(order.parent) is None:
+            missing = order.parent
+        if missing is None:
+            return None
+        return CheckpointGone(trial=order.trial, attempt=order.attempt, missing=missing, reason="no such file")
+
+    def _attempt(self, order: Train, worker: Worker) -> Attempt:
+        world, conf = self.world, self.world.conf
+        figures = world.figures[order.trial]
+        if order.first_epoch == 1:
+            inherited = 0.0 if order.parent is None else world.checkpoints.newest(order.parent)
+            assert inherited is not None, "missing weights were looked for before"
+            world.inherited[order.trial] = inherited
+        draw = random.Random(derive(order.seed, "preparing", order.attempt))
+        weights = 4 * figures.parameters / conf.weights_bytes_per_second
+        build, compiling = (
+            conf.build_seconds * (0.8 + 0.4 * draw.random()),
+            conf.compile_seconds * (0.8 + 0.4 * draw.random()),
+        )
+        return Attempt(
+            order=order,
+            worker=worker,
+            task=world.task,
+            pace_of=partial(self._pace, figures, worker.speed),
+            holds=partial(world.memory.holds, figures),
+            curve=world.learning.curve(
+                order.seed,
+                world.task.classes,
+                world.floors[order.trial],
+                world.inherited[order.trial],
+                order.last_epoch,
+            ),
+            checkpoints=world.checkpoints,
+            prepared=Prepared(
+                trial=order.trial,
+                attempt=order.attempt,
+                precision="simulated",
+                ranks=conf.accelerators,
+                compiled=compiling > 0,
+                cuda_graphs=False,
+                build_seconds=build,
+                weights_seconds=weights,
+                compile_seconds=compiling,
+            ),
+            began=self.now,
+            fate=Fate(),
+            losses=list(order.losses),
+            batch_size=order.batch_size,
+        )
+
+    def _pace(self, figures: Figures, speed: float, batch_size: int) -> Pace:
+        task = self.world.task
+        return pace(self.world.conf, figures, batch_size, speed, task.training_images, task.validation_images)
+
+    def _step(self, attempt: Attempt) -> list[Word]:
+        """What an attempt says now, where nothing delays it; schedules what it says next."""
+        worker = attempt.worker
+        words = attempt.step()
+        if self.world.witness is not None:
+            self.world.witness.said(words, self.now)
+        if attempt.fate.is_lost == "before" and attempt.epoch:
+            self.lose(worker.number, "lost before it trained (invented)")
+            return []
+        if attempt.fate.is_lost == "after" and words and isinstance(words[-1], Done):
+            del words[-1]
+            self.lose(worker.number, "lost after it had trained (invented)")
+        elif attempt.is_over:
+            worker.attempt = None
+        else:
+            self._push(attempt.due, _STEP, attempt)
+        if not self._on_word:
+            return words
+        heard: list[Word] = []
+        for word in words:
+            for delay in self._delays(word, 0.0):
+                if delay > 0:
+                    self._push(self.now + delay, _WORD, word)
+                else:
+                    heard.append(word)
+        return heard

@@ -1,0 +1,167 @@
+"""Simulated clusters of several sizes, scored and held against perfect scaling.
+
+Perfect is so many workers of the hosts' own speeds, each reaching what one worker alone reaches without faults, on average
+over some seeds: one seed would hold the cluster against the luck of the few networks that a single worker draws. Busy time is
+held against busy time besides, which no luck with networks touches.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from aiperf.accounting.score import capacity, score, window
+from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.work_log import Books, books
+from aiperf.config import RunConf
+from aiperf.journal.journal import NAME, read
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.session import open_run, world_of
+from cluster.simulated import SimulatedConf
+
+SEEDS_ALONE = 16
+"""Runs of one worker, of which perfect is the mean."""
+BUSY = ("training", "communication", "validation")
+"""Lines of the ledger in which accelerators were busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """One worker of exactly the configured speed, without faults: the mean of some seeds."""
+
+    score_flops_per_second: float
+    standard_error: float
+    """Of that mean, as a share of it."""
+    busy_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """One size of cluster. Costs are processor seconds of one process."""
+
+    workers: int
+    accelerators: int
+    score_flops_per_second: float
+    perfect_flops_per_second: float
+    """workers × the hosts' mean speed × what one worker of the configured speed reaches alone."""
+    standard_error: float
+    """Of perfect, as a share of it."""
+    efficiency: float
+    """Score ÷ perfect: weak scaling as it is usually given. Above 1 where the networks drawn suit accelerators better."""
+    busy_efficiency: float
+    """Accelerators' busy share ÷ that of one worker alone: what waiting for each other and for the driver costs."""
+    busy_share: float
+    shares: dict[str, float]
+    """Where the accelerators' time went, line by line, of the whole; 'done again' is busy time whose work counts no more, and
+    stands in no other line."""
+    trials: int
+    events: int
+    proposals: int
+    seconds: float
+    """For all of it."""
+    driver_seconds: float
+    proposing_seconds: float
+    driver_seconds_per_event: float
+    """What checking proposals takes is a part of it."""
+    simulated_seconds_per_driver_second: float
+    proposals_per_second: float
+    """While the searcher was at it."""
+    journal_bytes: int
+    memory_bytes: int
+    """The process's largest so far."""
+
+
+def sizes(largest: int) -> list[int]:
+    """1, 4, 16, … up to the largest, which stands there whatever it is.
+
+    >>> sizes(4096), sizes(100)
+    ([1, 4, 16, 64, 256, 1024, 4096], [1, 4, 16, 64, 100])
+    """
+    found = [1]
+    while found[-1] * 4 < largest:
+        found.append(found[-1] * 4)
+    return found if largest <= 1 else [*found, largest]
+
+
+def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> Alone:
+    """What perfect scaling multiplies; the configuration's own seed is the first of them."""
+    assert isinstance(conf.cluster, SimulatedConf)
+    calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
+    nothing = Alone(1.0, 0.0, 1.0)
+    runs = [rehearse(replace(calm, seed=conf.seed + number), 1, nothing) for number in range(seeds)]
+    scores = [each.score_flops_per_second for each in runs]
+    mean = statistics.fmean(scores)
+    spread = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
+    return Alone(mean, spread / mean, statistics.fmean(each.busy_share for each in runs))
+
+
+def rehearse(conf: RunConf, workers: int, reference: Alone) -> Rehearsed:
+    """Simulates a cluster of so many workers, and scores its journal."""
+    assert isinstance(conf.cluster, SimulatedConf)
+    opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
+    world = world_of(opening)
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+        path = Path(folder) / NAME
+        effort = drive(world, opening.first, path)
+        kept = books(read(path))
+        journal_bytes = path.stat().st_size
+    scored = score(kept)
+    flops, busy = scored.flops_per_second or 0.0, scored.busy_share or 0.0
+    # Hosts differ by their seeds: of few workers all may be fast ones.
+    mean_speed = sum(world.speed_of(slot // opening.conf.workers_per_host) for slot in range(workers)) / workers
+    perfect = workers * mean_speed * reference.score_flops_per_second
+    return Rehearsed(
+        workers=workers,
+        accelerators=workers * opening.conf.accelerators,
+        score_flops_per_second=flops,
+        perfect_flops_per_second=perfect,
+        standard_error=reference.standard_error,
+        efficiency=flops / perfect,
+        busy_efficiency=busy / reference.busy_share,
+        busy_share=busy,
+        shares=_shares(kept, window(kept)),
+        trials=scored.trials_finished,
+        events=effort.events,
+        proposals=effort.proposals,
+        seconds=effort.seconds,
+        driver_seconds=effort.driver_seconds,
+        proposing_seconds=effort.proposing_seconds,
+        driver_seconds_per_event=effort.driver_seconds / max(1, effort.events),
+        simulated_seconds_per_driver_second=opening.first.duration_seconds / effort.driver_seconds,
+        proposals_per_second=effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0,
+        journal_bytes=journal_bytes,
+        memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+
+
+def _shares(kept: Books, inside: Window) -> dict[str, float]:
+    shares = {each.name: each.share for each in ledger(kept, inside).lines}
+    columns, whole = kept.intervals, capacity(kept) * inside.seconds
+    if whole > 0:
+        part = share_inside(columns.start, columns.end, inside) * columns.ranks / whole
+        part[columns.wasted == 0] = 0.0
+        again = {name: float(np.sum(part * getattr(columns, name))) for name in ("communication", "validation")}
+        again["training"] = float(np.sum(part * columns.busy)) - sum(again.values())
+        for name, amount in again.items():
+            shares[name] -= amount
+        shares["done again"] = sum(again.values())
+    return shares
+
+
+def differences(calm: Rehearsed, faulty: Rehearsed) -> list[tuple[str, float]]:
+    """What faults cost, line by line, as shares of the score without them; the lines add up to the share that was lost.
+
+    Each line of the ledger that is not busy time counts at the work that a busy second does without faults; what is left,
+    since the accelerators that were busy did other work in a second (slow hosts, other networks), is the last line.
+    """
+    before, after = (sum(each.shares[name] for name in BUSY) for each in (calm, faulty))
+    lost = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
+    lines = [(name, (faulty.shares[name] - calm.shares[name]) / before) for name in faulty.shares if name not in BUSY]
+    lines.sort(key=lambda line: -abs(line[1]))
+    return [*lines, ("other speed while busy", lost - (before - after) / before)]

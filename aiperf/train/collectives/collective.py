@@ -1,0 +1,215 @@
+"""How the ranks of one worker act as one: the protocol, the choice, and the case of a single rank.
+
+Horovod's implementation is in `horovod_collective.py`, torch's own in `torch_collective.py`; this file imports neither.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+from aiperf.errors import BadConfiguration
+from aiperf.train.device_timer import Mark, Timeline
+
+Scaler = torch.amp.GradScaler
+Meet = Callable[[], None]
+"""Told when this rank comes to an exchange, where it waits for the others: of ranks that are all silent, the one that has come
+to fewer exchanges is the one that hangs."""
+
+
+class Exchange(Protocol):
+    """One trial's gradients: after `backward` every rank holds the mean of all ranks' gradients, then `update`."""
+
+    module: nn.Module
+    """What the forward pass of training is called on."""
+    optimiser: torch.optim.Optimizer
+    """The one that updates, whose state holds the momentum."""
+
+    def backward(self, loss: Tensor) -> tuple[Mark, Mark] | None:
+        """Backward pass with the exchange overlapped; gives the marks between which the rank waited for the exchange
+        after its own backward pass was through (None where nothing is exchanged)."""
+        ...
+
+    def update(self) -> None:
+        """The optimiser's step; lets go of the gradients."""
+        ...
+
+    def close(self) -> None:
+        """The trial is over: nothing of it is held any more."""
+        ...
+
+
+class Collective(Protocol):
+    """What the ranks of a worker do together. Every rank calls the same methods in the same order."""
+
+    name: str
+    """What it is and its version, as the report names it: 'horovod 0.28.1 (gloo)'."""
+    rank: int
+    ranks: int
+
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
+        """Rank 0's values into every rank's tensors, in place."""
+        ...
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """The ranks' mean into every rank's tensors, in place; floating point only."""
+        ...
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """The sums over all ranks, in double precision."""
+        ...
+
+    def exchange(
+        self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
+    ) -> Exchange:
+        """Prepares a trial's exchange of gradients. The module's values must agree already (see `broadcast`)."""
+        ...
+
+    def close(self) -> None:
+        """Leaves the group."""
+        ...
+
+
+class RankFailed(Exception):
+    """The exchange broke because another rank is gone. Which one it was, the group's supervisor sees."""
+
+
+def is_of_exchange(error: BaseException) -> bool:
+    """Whether the exchange broke, wherever in a step it showed: hooks exchange within the backward pass, and DDP within the
+    forward pass too.
+
+    torch has no class of its own for a peer that is gone: Gloo's and NCCL's own words tell it.
+    """
+    if isinstance(error, RankFailed | torch.distributed.DistError) or type(error).__name__ == "HorovodInternalError":
+        return True
+    words = ("gloo", "Gloo", "NCCL", "Connection", "Horovod has been shut down")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+class Alone:
+    """One rank: nothing is exchanged."""
+
+    name = "none"
+    rank = 0
+    ranks = 1
+
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
+        return None
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        return None
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        return list(values)
+
+    def exchange(
+        self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
+    ) -> Exchange:
+        return _Local(module, optimiser, scaler)
+
+    def close(self) -> None:
+        return None
+
+
+class _Local:
+    def __init__(self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
+        self.module = module
+        self.optimiser = optimiser
+        self._scaler = scaler
+
+    def backward(self, loss: Tensor) -> None:
+        scaled = loss if self._scaler is None else self._scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]
+
+    def update(self) -> None:
+        step(self.optimiser, self._scaler)
+
+    def close(self) -> None:
+        return None
+
+
+def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
+    """One update; under loss scaling it is left out where a gradient overflowed."""
+    if scaler is None:
+        optimiser.step()
+    else:
+        scaler.step(optimiser)
+        scaler.update()
+    optimiser.zero_grad()
+
+
+def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
+    """'horovod', 'torch' or 'none' for `trainer.collective`.
+
+    `auto` takes none for one rank, and else Horovod where it is built (for CUDA: with NCCL). An explicit choice that cannot
+    be had is refused with BadConfiguration, never replaced.
+    """
+    missing = horovod_missing(on_cuda=on_cuda) if choice in ("auto", "horovod") else None
+    match choice:
+        case "none" if ranks > 1:
+            raise BadConfiguration(
+                f"trainer.collective='none' is one rank, found {ranks}: take collective=horovod or collective=torch"
+            )
+        case "auto":
+            return "none" if ranks == 1 else "torch" if missing else "horovod"
+        case "horovod" if missing:
+            raise BadConfiguration(
+                f"trainer.collective='horovod' cannot be had: {missing}; docs/horovod.md says how to build it"
+            )
+        case _:
+            return choice
+
+
+def horovod_missing(*, on_cuda: bool) -> str | None:
+    """Why Horovod cannot be used here, None where it can."""
+    if importlib.util.find_spec("horovod") is None:
+        return "the package horovod is not installed"
+    try:
+        import horovod.torch as hvd
+    except ImportError as error:
+        return f"horovod's torch extension does not load ({error})"
+    if on_cuda and not hvd.nccl_built():
+        return "this horovod was built without NCCL, so that gradients would travel through the host"
+    if not on_cuda and not hvd.gloo_built():
+        return "this horovod was built without Gloo"
+    return None
+
+
+def dense_view(tensor: Tensor) -> Tensor:
+    """The tensor's memory as a contiguous tensor: itself, or a channels_last one with its channel moved last.
+
+    Raises ValueError for a layout that has gaps.
+    """
+    if tensor.is_contiguous():
+        return tensor
+    if tensor.dim() == 4:
+        moved = tensor.permute(0, 2, 3, 1)
+        if moved.is_contiguous():
+            return moved
+    raise ValueError(f"neither contiguous nor channels_last: strides {tensor.stride()} of shape {tuple(tensor.shape)}")
+
+
+def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors' memory as bytes: what is only to be copied goes in one piece then, whatever its types."""
+    return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
+
+
+def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> None:
+    """Applies a collective operation to many tensors as one buffer for each type and device, in place."""
+    kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for tensor in tensors:
+        kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())
+    with torch.no_grad():
+        for members in kinds.values():
+            buffer = torch.cat([dense_view(member).reshape(-1) for member in members])
+            act(buffer)
+            at = 0
+            for member in members:
+                view = dense_view(member)
+                view.copy_(buffer[at : at + view.numel()].view_as(view))
+                at += view.numel()

@@ -1,0 +1,148 @@
+"""Ranks joined by torch's own DistributedDataParallel: Gloo between CPUs, NCCL between GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+from aiperf.train.collectives.collective import Meet, RankFailed, Scaler, as_bytes, in_one_piece, is_of_exchange, step
+from aiperf.train.device_timer import Mark, Timeline
+from aiperf.train.trainer_config import PEER_SECONDS
+
+
+class TorchCollective:
+    """See `collective.Collective`. One a process; the ranks meet in a file of this host, made for one start of the group."""
+
+    def __init__(
+        self, rank: int, ranks: int, meeting: Path, device: torch.device, *, fp16_compression: bool, meet: Meet
+    ) -> None:
+        self.rank = rank
+        self.ranks = ranks
+        self._device = device
+        self._fp16 = fp16_compression
+        self._meet = meet
+        exchange = "nccl" if device.type == "cuda" else "gloo"
+        self.name = f"torch {torch.__version__.partition('+')[0]} ({exchange})"
+        store = dist.FileStore(str(meeting), ranks)  # type: ignore[attr-defined]  # torch's stub does not re-export it
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+            store=store,
+            rank=rank,
+            world_size=ranks,
+            timeout=timedelta(seconds=PEER_SECONDS),
+            device_id=device if device.type == "cuda" else None,
+        )
+
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
+        in_one_piece(as_bytes(tensors), lambda buffer: self._together(lambda: dist.broadcast(buffer, 0)))
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        def mean(buffer: Tensor) -> None:
+            self._together(lambda: dist.all_reduce(buffer))
+            buffer.div_(self.ranks)
+
+        in_one_piece(tensors, mean)
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        buffer = torch.tensor(values, dtype=torch.float64)
+        self._together(lambda: dist.all_reduce(buffer))
+        return [float(value) for value in buffer]
+
+    def exchange(
+        self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
+    ) -> _Bucketed:
+        return _Bucketed(module, optimiser, scaler, timeline, self._device, self._meet, fp16=self._fp16)
+
+    def close(self) -> None:
+        dist.destroy_process_group()
+
+    def _together(self, act: Callable[[], Any]) -> None:
+        """Does what waits for the other ranks."""
+        self._meet()
+        _or_failed(act)
+
+
+class _Bucketed:
+    def __init__(
+        self,
+        module: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        scaler: Scaler | None,
+        timeline: Timeline,
+        device: torch.device,
+        meet: Meet,
+        *,
+        fp16: bool,
+    ) -> None:
+        # no syncing of its own: values were broadcast before, and running statistics are averaged each epoch
+        wrapped = nn.parallel.DistributedDataParallel(
+            module,
+            device_ids=[device] if device.type == "cuda" else None,
+            forward_sync_buffers=False,
+            init_sync=False,
+            gradient_as_bucket_view=True,
+        )
+        self._own = _OwnPass()
+        wrapped.register_comm_hook(dist.group.WORLD, _marking(self._own, timeline, meet, fp16=fp16))
+        self.module: nn.Module = wrapped
+        self.optimiser = optimiser
+        self._scaler = scaler
+        self._timeline = timeline
+
+    def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
+        scaled = loss if self._scaler is None else self._scaler.scale(loss)
+        _or_failed(scaled.backward)
+        return self._own.end, self._timeline.mark()
+
+    def update(self) -> None:
+        step(self.optimiser, self._scaler)
+
+    def close(self) -> None:
+        return None
+
+
+class _OwnPass:
+    """Where this rank's own backward pass was through."""
+
+    end: Mark = 0.0
+
+
+def _marking(
+    own: _OwnPass, timeline: Timeline, meet: Meet, *, fp16: bool
+) -> Callable[[Any, GradBucket], torch.futures.Future[Tensor]]:
+    """The exchange of a bucket, with its moments noted.
+
+    It must know nothing of the network, the optimiser or DDP: DDP's C++ side keeps it, where Python's garbage collector does
+    not see that DDP is kept in turn, and all of the trial would live for ever.
+    """
+    hook = default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook
+
+    def marked(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        # a bucket is ready when its last gradient is; the last bucket's mark is where the own backward pass was through
+        own.end = timeline.mark()
+        if bucket.is_last():
+            meet()
+        return hook(state, bucket)
+
+    # DDP compares these annotations with its own types, and strings are none (torch 2.13)
+    marked.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
+    return marked
+
+
+def _or_failed(act: Callable[[], Any]) -> None:
+    try:
+        act()
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        if is_of_exchange(error):
+            raise RankFailed(str(error)) from error
+        raise

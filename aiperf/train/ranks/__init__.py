@@ -1,0 +1,1 @@
+"""The processes of a worker's ranks: started, spoken to, watched, and survived."""

@@ -1,0 +1,121 @@
+"""One rank's process as its supervisor holds it: started, spoken to, watched, killed. No torch here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import Pipe
+from pathlib import Path
+from typing import Any
+
+from aiperf.train.ranks.protocol import Do, Failed, Setup
+
+_ROOT = Path(__file__).resolve().parents[3]
+"""Where the packages lie: the rank must find the same ones."""
+
+
+class RankProcess:
+    """A child process with a pipe. What it prints goes to a log file of its own."""
+
+    def __init__(self, setup: Setup, environment: dict[str, str], log: Path) -> None:
+        self.rank = setup.rank
+        self.pipe, theirs = Pipe()
+        self.failed: Failed | None = None
+        """What it said of its failure."""
+        self.signal: signal.Signals | None = None
+        """What ended it, once it has ended."""
+        self._log = log
+        self._stopped_since: float | None = None
+        threads = str(setup.threads)
+        with log.open("ab") as output, theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "aiperf.train.ranks.rank", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={
+                    **os.environ,
+                    "OMP_NUM_THREADS": threads,
+                    "MKL_NUM_THREADS": threads,
+                    "GLOO_SOCKET_IFNAME": "lo",
+                    "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+                    **environment,
+                },
+            )
+        self.send(setup)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, message: Setup | Do) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which is seen elsewhere
+            self.pipe.send(message)
+
+    def receive(self) -> Any:
+        """The next message; None at the end of the pipe."""
+        try:
+            message = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.pipe.close()
+            return None
+        if isinstance(message, Failed):
+            self.failed = message
+        return message
+
+    def has_ended(self) -> bool:
+        code = self._process.poll()
+        if code is not None and code < 0:
+            self.signal = signal.Signals(-code)
+        return code is not None
+
+    def end_in_words(self) -> str:
+        """How it ended, with the end of what it printed."""
+        how = f"was ended by {self.signal.name}" if self.signal else f"ended with status {self._process.poll()}"
+        with contextlib.suppress(OSError):
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+            if lines and not self.signal:
+                how += f": {lines[-1]}"
+        return f"{how} (log: {self._log})" if not self.signal else how
+
+    def stopped_for(self, now: float) -> float:
+        """Seconds for which every look has found it stopped (state T of proc(5)); 0 while it runs."""
+        state = self.state()
+        if state == "" or state not in "Tt":
+            self._stopped_since = None
+            return 0.0
+        if self._stopped_since is None:
+            self._stopped_since = now
+        return max(now - self._stopped_since, 1e-9)
+
+    def state(self) -> str:
+        """Its letter of proc(5); empty when it is gone."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return ""
+
+    def hang_up(self) -> None:
+        """Closes the pipe: the rank finishes the checkpoint it is writing, and ends."""
+        self.pipe.close()
+
+    def kill(self) -> None:
+        """Has the kernel end it, which may take its time: see `has_gone`."""
+        self.pipe.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def has_gone(self, seconds: float) -> bool:
+        """Whether it has ended, waiting so long at most. One in uninterruptible sleep (D) ends when its device or file server
+        answers, which may be never; it is then left to a thread that waits for it."""
+        try:
+            self._process.wait(max(seconds, 0.0))
+        except subprocess.TimeoutExpired:
+            threading.Thread(target=self._process.wait, name="unkillable-rank", daemon=True).start()
+            return False
+        return True

@@ -1,0 +1,269 @@
+"""The process of one rank: started by `group.RankGroup` as `python -m aiperf.train.ranks.rank FD`, ended with it.
+
+It imports, opens the data set and joins the others once, and then carries out orders for the whole run, so that nothing of that
+stands between two trials. It lives no longer than its supervisor: the kernel kills it with the thread that started it, and an
+end of the pipe ends it as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import queue
+import signal
+import socket
+import sys
+import threading
+import traceback
+from math import inf
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, cast, get_args
+
+from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
+from aiperf.train.stages import Stage
+
+if TYPE_CHECKING:
+    import torch
+
+    from aiperf.train.checkpoint import Writer
+    from aiperf.train.collectives.collective import Collective, Meet
+    from aiperf.train.rank_context import Place
+    from aiperf.train.shared_ceiling import Kind
+
+SWITCH_SECONDS = 0.0005
+"""How long the checkpoint's thread may keep the interpreter while the training wants it, each time that it has sent a word or
+waited for an exchange. Python's own 0.005 showed as idle time."""
+PEAK_SECONDS = 0.3
+"""For measuring the matrix product that a processor's utilisation is held against."""
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    pipe = Connection(int(sys.argv[1]))
+    _die_with_parent()
+    setup = pipe.recv()
+    assert isinstance(setup, Setup), setup
+    os.nice(setup.conf.nice)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends ranks in order
+    try:
+        _serve(setup, pipe)
+    except BaseException as error:  # noqa: BLE001  # told to the supervisor, in whatever way this process ends
+        with contextlib.suppress(OSError):
+            pipe.send(_failure(error))
+        with contextlib.suppress(OSError):  # the log's disk may be full
+            traceback.print_exc()
+            sys.stderr.flush()
+        # not sys.exit: a thread of Horovod's or NCCL's that waits for the others would keep the process
+        os._exit(1)
+
+
+def _serve(setup: Setup, pipe: Connection) -> None:
+    pulse = Pulse(setup.pulse, setup.ranks)
+    life = _Watched(pulse, setup.rank)
+    patience = setup.conf.start_seconds
+    life.enter(Stage.IMPORT, patience)
+
+    import torch
+
+    from aiperf.data.opening import open_data
+    from aiperf.journal.messages import Skipped
+    from aiperf.train import loop
+    from aiperf.train.ceiling import largest_batch
+    from aiperf.train.checkpoint import Writer
+    from aiperf.train.checkpoint_files import CheckpointFolder
+    from aiperf.train.precision_choice import settled
+    from aiperf.train.rank_context import Place
+    from aiperf.train.shared_ceiling import shared_ceiling
+    from aiperf.train.warmup import warm_up
+    from morphism import decode
+
+    torch.set_num_threads(setup.threads)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    device = torch.device("cpu") if setup.accelerator is None else torch.device("cuda", setup.accelerator)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    start = decode(setup.start_graph)
+    life.enter(Stage.DATA, patience)
+    data = open_data(setup.dataset, cores=setup.cores)
+    life.enter(Stage.JOIN, patience)
+    pulse.meet(setup.rank)
+    collective = _join(setup, device, lambda: pulse.meet(setup.rank))
+    life.enter(Stage.WARM_UP, patience)
+    is_first = setup.rank == 0
+    writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
+    conf = settled(setup.conf, start, device, collective, setup.ceilings)
+    place = Place.make(conf, data, start, device, collective, writer, life)
+    warm_up(place)
+
+    def measure() -> int:
+        life.enter(Stage.CEILING, patience)
+        return largest_batch(start, device, place.precision, setup.conf, place.memory_bytes, setup.ranks)
+
+    life.enter(Stage.QUEUE if is_first else Stage.JOIN, inf if is_first else patience)
+    # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
+    largest = shared_ceiling(setup.ceilings, _kind(setup, place), measure) if is_first else 0
+    collective.total([0.0])
+    life.enter(Stage.PEAK, patience)
+    # together, as they will train: what one core does alone is not what each of them does beside the others
+    peak = _measured_peak(place.precision.name, setup.threads) if device.type == "cpu" else None
+    pipe.send(
+        Ready(
+            ranks=setup.ranks,
+            device=_name_of(device),
+            device_memory_bytes=place.memory_bytes,
+            collective=collective.name,
+            family=start.fingerprint,
+            largest_batch=largest,
+            precision=place.precision.name,
+            matmul_flops=peak,
+        )
+    )
+    orders: queue.SimpleQueue[Do] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, orders, writer), name="orders", daemon=True).start()
+    while True:
+        pulse.beat(setup.rank, 0, Stage.IDLE, inf)
+        do = orders.get()
+        life.number = do.number
+        for word in loop.train(do.order, place, do.taken):
+            if is_first or isinstance(word, Skipped):  # each rank meets images of its own
+                pipe.send(word)
+
+
+def _kind(setup: Setup, place: Place) -> Kind:
+    import torch
+
+    from aiperf.train.shared_ceiling import Kind
+
+    if place.device.type == "cuda":
+        memory = f"{torch.cuda.get_device_properties(place.device).total_memory} bytes"
+    else:  # what is free differs a little at each look
+        memory = f"the host's, between {setup.ranks}"
+    return Kind(socket.gethostname(), _name_of(place.device), memory, place.start.fingerprint, place.precision.name)
+
+
+def _measured_peak(precision: str, threads: int) -> float:
+    from aiperf.train.matmul_peak import CpuDataType, measured_matmul_flops
+
+    assert precision in get_args(CpuDataType), "no processor computes in tf32"
+    return measured_matmul_flops(cast(CpuDataType, precision), threads, PEAK_SECONDS)
+
+
+def _listen(pipe: Connection, orders: queue.SimpleQueue[Do], writer: Writer | None) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            orders.put(pipe.recv())
+    if writer is not None:
+        writer.settle(timeout=5.0)  # the supervisor kills what takes longer
+    os._exit(0)
+
+
+def _join(setup: Setup, device: torch.device, meet: Meet) -> Collective:
+    """Meets the other ranks."""
+    from aiperf.train.collectives import collective
+
+    fp16 = setup.conf.fp16_compression
+    match collective.choose(setup.conf.collective, setup.ranks, on_cuda=device.type == "cuda"):
+        case "horovod":
+            from aiperf.train.collectives.horovod_collective import Horovod
+
+            return Horovod(fp16_compression=fp16, meet=meet)
+        case "torch":
+            from aiperf.train.collectives.torch_collective import TorchCollective
+
+            return TorchCollective(setup.rank, setup.ranks, setup.meeting, device, fp16_compression=fp16, meet=meet)
+        case _:
+            return collective.Alone()
+
+
+class _Watched:
+    """The rank's line of the pulse; see `place.Life`."""
+
+    def __init__(self, pulse: Pulse, rank: int) -> None:
+        self._pulse = pulse
+        self._rank = rank
+        self.number = 0
+        """Of the order under way."""
+        self._asked = 0
+
+    def enter(self, stage: Stage, silent_seconds: float) -> None:
+        self._pulse.enter(self._rank, stage, silent_seconds)
+
+    def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
+        self._pulse.beat(self._rank, step, stage, silent_seconds)
+
+    def processed(self, training: int, validation: int) -> None:
+        self._pulse.processed(self._rank, training, validation)
+
+    def images(self) -> tuple[int, int]:
+        return self._pulse.images()
+
+    def is_asked_for_sums(self) -> bool:
+        before, self._asked = self._asked, self._pulse.asked_for_sums()
+        return self._asked > before
+
+    def is_time_to_stop(self, step: int) -> bool:
+        return self._pulse.is_time_to_stop(self._rank, self.number, step)
+
+
+def _failure(error: BaseException) -> Failed:
+    from aiperf.errors import AiperfError
+    from aiperf.train.collectives.collective import RankFailed, is_of_exchange
+    from aiperf.train.loop import RankOutOfMemory
+    from morphism import DamagedMorph, IllegalMorph
+
+    match error:
+        case RankFailed():
+            return Failed(f"the exchange with the others broke: {error}", is_peer=True)
+        case RankOutOfMemory():
+            if error.word is not None:
+                return Failed(str(error), words=(error.word,))
+            return Failed(str(error), retry=False, cause="memory")
+        case IllegalMorph() | DamagedMorph():
+            return Failed(str(error), retry=False, cause="network")
+        case AiperfError():
+            return Failed(str(error), is_mendable=True)
+        case _ if is_of_exchange(error):
+            return Failed(f"the exchange with the others broke: {error}", is_peer=True)
+        case _:
+            return Failed("".join(traceback.format_exception_only(error)).strip(), is_device=_is_of_device(error))
+
+
+def _is_of_device(error: BaseException) -> bool:
+    """Whether the accelerator itself gave it: memory that is full is the batch's matter, and none of the device's."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        return False
+    words = ("CUDA error", "HIP error", "CUDA driver", "cudaErrorDevices", "No CUDA GPUs are available")
+    return isinstance(error, torch.AcceleratorError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    )
+
+
+def _name_of(device: torch.device) -> str:
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    with contextlib.suppress(FileNotFoundError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _die_with_parent() -> None:
+    """Asks the kernel to kill this process when the thread that started it ends (Linux, prctl(2))."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before the kernel knew
+
+
+if __name__ == "__main__":
+    main()

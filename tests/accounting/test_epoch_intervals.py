@@ -1,0 +1,156 @@
+"""A journal from before EpochFinished had an interval says the same as one of today: books, score, state, report, verdicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.cli.score import as_json
+from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
+from aiperf.journal.journal import NAME, read
+from aiperf.report.fold import collect
+from aiperf.rules.state import replay
+from aiperf.simulate.audit import laws
+from aiperf.simulate.audit.laws import BrokenLaw
+from aiperf.simulate.audit.random_runs import _opening, cheap, random_case
+from aiperf.simulate.audit.shadow_model import Record
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.profile import profile
+from aiperf.simulate.model.simulated_attempt import Task
+from aiperf.simulate.session import world_of
+from tests.journals import in_old_form
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+Change = Callable[[EpochFinished, Interval], EpochFinished]
+
+
+def simulated(seed: int) -> tuple[list[AnyEvent], Witness, Task]:
+    """The journal of a small run full of faults, and what its workers truly did."""
+    witness = Witness()
+    opening = _opening(dataclasses.replace(random_case(seed), searches=False))
+    world = world_of(opening, cheap(), witness)
+    with tempfile.TemporaryDirectory() as folder:
+        drive(world, opening.first, Path(folder) / NAME)
+        return list(read(Path(folder))), witness, world.task
+
+
+def verdict(events: Iterable[AnyEvent], witness: Witness, task: Task) -> tuple[str, int | None] | None:
+    """The law that the auditor finds broken, and the trial concerned."""
+    record = Record(witness, task)
+    try:
+        for event in events:
+            record.take(event)
+    except BrokenLaw as broken:
+        return broken.law, broken.trial
+    return None
+
+
+def without_positions(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """A journal whose lines are not counted."""
+    return [
+        msgspec.structs.replace(event, position=0) if isinstance(event, ProposalRequested | TrialProposed) else event
+        for event in events
+    ]
+
+
+def in_one_line(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """A journal in the old form as it would be written today; an epoch that has its interval keeps it."""
+    told: list[AnyEvent] = []
+    for event in events:
+        last = told[-1] if told else None
+        if (
+            isinstance(event, EpochFinished)
+            and event.interval is None
+            and isinstance(last, Progress)
+            and last.trial == event.trial
+        ):
+            fields = {name: getattr(last, name) for name in Interval.__struct_fields__}
+            told[-1] = msgspec.structs.replace(event, interval=Interval(**fields))
+        else:
+            told.append(event)
+    return told
+
+
+def of_interval(**changes: Callable[[Any], Any]) -> Change:
+    """Changes in fields of the interval."""
+
+    def changed(event: EpochFinished, interval: Interval) -> EpochFinished:
+        fields = {name: change(getattr(interval, name)) for name, change in changes.items()}
+        return msgspec.structs.replace(event, interval=msgspec.structs.replace(interval, **fields))
+
+    return changed
+
+
+DEFECTS: dict[str, tuple[Change, set[str]]] = {
+    "no interval": (lambda event, interval: msgspec.structs.replace(event, interval=None), {laws.LOST}),
+    "an image too many": (of_interval(training_images=lambda images: images + 1), {laws.ONCE}),
+    "an image too few": (of_interval(validation_images=lambda images: images - 1), {laws.ONCE}),
+    "busy for longer than it lasted": (of_interval(busy_seconds=lambda seconds: seconds + 1e4), {laws.SCORE}),
+    "begun before the last one ended": (of_interval(start=lambda start: start - 1e4), {laws.TIME}),
+    "ended after it was heard of": (of_interval(end=lambda end: end + 1.0), {laws.TIME}),
+    "another epoch": (lambda event, interval: msgspec.structs.replace(event, epoch=event.epoch + 1), {laws.ONCE}),
+    "another attempt": (lambda event, interval: msgspec.structs.replace(event, attempt=event.attempt + 1), {laws.ONCE}),
+}
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 9_999))
+def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
+    today, witness, task = simulated(seed)
+
+    old = in_old_form(today)
+
+    assert books(old) == books(today)
+    assert as_json(score(books(old))) == as_json(score(books(today)))
+    assert profile(old) == profile(today)
+    assert verdict(old, witness, task) is None and verdict(today, witness, task) is None
+    old, today = without_positions(old), without_positions(today)
+    assert dataclasses.replace(replay(old), lines=0) == dataclasses.replace(replay(today), lines=0)
+    assert dataclasses.replace(collect(old), events=0) == dataclasses.replace(collect(today), events=0)
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+@settings(max_examples=5, deadline=None)
+@given(data=st.data())
+def test_a_defect_at_the_end_of_an_epoch_breaks_the_same_law_in_both_forms(defect: str, data: st.DataObject) -> None:
+    change, broken = DEFECTS[defect]
+    today, witness, task = simulated(3)
+    ends = [index for index, event in enumerate(today) if isinstance(event, EpochFinished) and event.interval]
+    index = data.draw(st.sampled_from(ends))
+    event = today[index]
+    assert isinstance(event, EpochFinished) and event.interval is not None
+
+    today[index] = change(event, event.interval)
+
+    found = verdict(today, witness, task)
+    assert found is not None and found[0] in broken
+    assert verdict(in_old_form(today), witness, task) == found
+
+
+@pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_recorded_journal_scores_the_same_when_each_end_of_an_epoch_is_one_line(journal: Path) -> None:
+    recorded = json.loads(journal.with_suffix(".score.json").read_text())
+    events = in_one_line(read(journal))
+    assert any(isinstance(event, EpochFinished) and event.interval is not None for event in events)
+
+    scored = json.loads(json.dumps(as_json(score(books(events)))))
+
+    beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic whose method is younger
+    assert {name: scored[name] for name in recorded if name not in beside} == {
+        name: figure for name, figure in recorded.items() if name not in beside
+    }
+    present = as_json(score(books(read(journal))))
+    assert [scored[name] for name in beside] == [present[name] for name in beside]

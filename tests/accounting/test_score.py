@@ -1,0 +1,286 @@
+"""The score equals a sum worked by hand. One training image of trial 0 costs 300 operations, a validation image 90."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.accounting.score import curve, score, window
+from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.windows import Window
+from aiperf.accounting.work_log import books
+from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
+from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
+
+
+def resumed(at: float, down: float, stepped: float = 0.0) -> RunResumed:
+    return RunResumed(at=at, down_seconds=down, clock_stepped_back_seconds=stepped, versions={}, machine={})
+
+
+def test_the_score_is_the_work_inside_the_window_over_its_length() -> None:
+    run = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9), ended())
+
+    found = score(books(run))
+
+    assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
+    assert found.cumulative_flops_per_second == (100 * 300 + 50 * 90) / 100
+    assert found.window_seconds == 90
+    assert found.valid
+
+
+def test_an_interval_that_straddles_an_edge_counts_in_proportion() -> None:
+    # 6..16 s: six of its ten seconds lie after the warm-up; 96..104 s: four of its eight before the end.
+    run = one_trial(interval(0, 6, 16, 100), interval(0, 96, 104, 80), ended(104))
+
+    assert score(books(run)).flops_per_second == (60 * 300 + 40 * 300) / 90
+
+
+def test_an_interval_without_length_counts_where_it_lies() -> None:
+    before, inside = interval(0, 5, 5, 10), interval(0, 50, 50, 20)
+
+    assert score(books(one_trial(before, inside, ended()))).flops_per_second == 20 * 300 / 90
+
+
+def test_a_window_without_length_has_no_score_and_says_so() -> None:
+    run = one_trial(interval(0, 2, 8, 100, 50), evaluated(0, 8, 0.9), finished(0, 8, 0.9), ended(9, "interrupted"))
+
+    found = score(books(run))
+
+    assert found.flops_per_second is None and found.regulated_flops_per_second is None
+    assert found.window_seconds == 0 and not found.valid
+    assert any("warm-up" in doubt for doubt in found.doubts)
+
+
+def test_an_epoch_done_again_after_a_loss_counts_once_and_its_first_part_is_wasted() -> None:
+    run = one_trial(
+        interval(0, 20, 30, 60),
+        TrialLost(at=31, trial=0, attempt=1, reason="killed"),
+        begun(0, 32, attempt=2),
+        interval(0, 32, 50, 100, 50, attempt=2),
+        ended(),
+    )
+
+    found = score(books(run))
+
+    assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
+    assert found.wasted_flops == 60 * 300
+
+
+def test_an_epoch_finished_before_a_loss_is_not_wasted() -> None:
+    run = one_trial(
+        interval(0, 20, 30, 100, 50),
+        evaluated(0, 30, 0.5),
+        TrialLost(at=31, trial=0, attempt=1, reason="killed"),
+        begun(0, 32, attempt=2, epoch=2),
+        interval(0, 32, 50, 100, 50, attempt=2, epoch=2),
+        ended(),
+    )
+
+    found = score(books(run))
+
+    assert found.flops_per_second == 2 * (100 * 300 + 50 * 90) / 90
+    assert found.wasted_flops == 0
+
+
+def test_an_epoch_that_was_cut_and_never_done_again_counts_as_far_as_it_went() -> None:
+    run = one_trial(interval(0, 20, 30, 60), TrialLost(at=31, trial=0, attempt=1, reason="killed"), ended())
+
+    assert score(books(run)).flops_per_second == 60 * 300 / 90
+
+
+def test_an_epoch_begun_again_with_a_smaller_batch_counts_once() -> None:
+    run = one_trial(
+        interval(0, 20, 30, 60),
+        BatchReduced(at=30, trial=0, attempt=1, from_batch_size=32, to_batch_size=24),
+        interval(0, 30, 50, 100, 50),
+        ended(),
+    )
+
+    found = score(books(run))
+
+    assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
+    assert found.wasted_flops == 60 * 300
+
+
+def test_the_time_a_killed_driver_was_down_stays_in_the_denominator() -> None:
+    run = one_trial(
+        interval(0, 20, 30, 100, 50),
+        resumed(70, 40.0),
+        joined(1, 71),
+        begun(0, 72, attempt=2, worker=1, epoch=2),
+        interval(0, 72, 80, 100, 50, attempt=2, epoch=2, worker=1),
+        ended(),
+    )
+
+    found = score(books(run))
+
+    assert found.flops_per_second == 2 * (100 * 300 + 50 * 90) / 90
+    assert any("down for 40 s" in doubt for doubt in found.doubts)
+
+
+def test_proposals_that_never_came_are_a_doubt_and_those_that_were_refused_are_none() -> None:
+    lost = [TrialRejected(at=3.0, number=number, reason="its generator died", by="nobody") for number in (1, 2)]
+    refused = TrialRejected(at=3.0, number=3, reason="over the budget", by="check")
+
+    found = score(books(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
+
+    assert [doubt for doubt in found.doubts if "never came: 2 (their generator died" in doubt]
+    assert not any("never came" in doubt for doubt in score(books(one_trial(refused, ended()))).doubts)
+
+
+def test_a_wall_clock_that_stepped_back_is_a_doubt_and_shortens_nothing() -> None:
+    found = score(books(one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())))
+
+    assert found.window_seconds == 90
+    assert any("12.5 s" in doubt for doubt in found.doubts)
+
+
+def test_the_error_is_never_below_half_an_image_and_undefined_before_an_evaluation() -> None:
+    perfect = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 1.0), ended())
+
+    assert score(books(perfect)).error == 1 / 100
+    assert score(books(one_trial(interval(0, 20, 30, 100), ended()))).error is None
+
+
+def test_an_evaluation_that_ended_after_the_declared_end_counts_for_nothing() -> None:
+    # heard while the driver lingered, or after a late resume
+    run = one_trial(
+        interval(0, 20, 30, 100, 50), evaluated(0, 100.0, 0.5), evaluated(0, 100.5, 0.9, epoch=2), ended(101)
+    )
+
+    kept = books(run)
+
+    assert score(kept).error == 0.5
+    assert curve(kept)[-1].error == 0.5
+    assert score(books(run[:-3])).error is None
+
+
+moments = st.floats(2.0, 130.0)
+
+
+@given(
+    st.lists(st.tuples(moments, st.floats(0.0, 1.0)), max_size=12),
+    st.lists(st.tuples(moments, st.floats(0.0, 9.0), st.integers(0, 100)), min_size=1, max_size=8),
+    st.floats(20.0, 130.0),
+)
+@settings(deadline=None)
+def test_the_curve_ends_where_the_score_stands_to_the_last_digit(
+    evaluations: list[tuple[float, float]], works: list[tuple[float, float, int]], end: float
+) -> None:
+    events = [evaluated(0, at, accuracy, epoch=index + 1) for index, (at, accuracy) in enumerate(sorted(evaluations))]
+    work = [interval(0, at, at + length, images) for at, length, images in works]
+    told: list[AnyEvent] = sorted([*events, *work], key=lambda event: event.at)
+    told = [event for event in told if event.at <= end]
+    kept = books(one_trial(*told, ended(end, "duration" if end >= 100 else "interrupted")))
+
+    found, last = score(kept), curve(kept)[-1]
+
+    counted = [event.accuracy for event in events if event.at <= min(100.0, end)]
+    assert found.error == (max(1.0 - max(counted), 0.01) if counted else None)
+    assert (last.error, last.flops_per_second, last.regulated_flops_per_second, last.cumulative_flops_per_second) == (
+        found.error,
+        found.flops_per_second,
+        found.regulated_flops_per_second,
+        found.cumulative_flops_per_second,
+    )
+
+
+@pytest.mark.parametrize(("error", "factor"), [(0.30, 1.204), (0.25, 1.386)])
+def test_the_regulated_score_follows_equation_3(error: float, factor: float) -> None:
+    found = score(books(one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 1 - error), ended())))
+
+    assert found.flops_per_second is not None and found.regulated_flops_per_second is not None
+    assert found.regulated_flops_per_second / found.flops_per_second == pytest.approx(factor, abs=5e-4)
+
+
+def test_a_live_score_ends_at_the_time_it_is_asked_for() -> None:
+    assert score(books(one_trial(interval(0, 20, 30, 90))), at=40.0).flops_per_second == 90 * 300 / 30
+
+
+def test_busy_share_and_the_ledger_count_a_lost_worker_as_absent() -> None:
+    run = [
+        *one_trial(interval(0, 10, 55, 100, busy=45.0)),
+        WorkerLost(at=55, worker=0, reason="power"),
+        ended(),
+    ]
+
+    kept = books(run)
+    lines = {line.name: line.seconds for line in ledger(kept, window(kept)).lines}
+
+    assert score(kept).busy_share == pytest.approx(0.5)
+    assert lines["training"] == pytest.approx(90)  # two ranks of 45 s
+    assert lines["absent"] == pytest.approx(90)
+
+
+def test_every_line_of_the_ledger_comes_from_a_clock_of_its_own() -> None:
+    run = one_trial(
+        prepared(0, 6.0, compile_seconds=1.0),
+        interval(0, 6, 40, 100, busy=34.0),
+        TrialLost(at=43, trial=0, attempt=1, reason="killed"),
+        begun(0, 45, attempt=2),
+        prepared(0, 46.0, attempt=2),
+        interval(0, 46, 60, 100, attempt=2, busy=14.0),
+        finished(0, 61, 0.5),
+        ended(),
+    )
+    kept = books(run)
+
+    lines = {line.name: line.seconds for line in ledger(kept, Window(0.0, 100.0)).lines}
+
+    assert lines["start"] == pytest.approx(2 * (3 + 1))
+    assert lines["compile"] == pytest.approx(2 * 1)
+    assert lines["lost"] == pytest.approx(2 * 3)
+    assert lines["gap"] == pytest.approx(
+        2 * (2 + 2 + 40)
+    )  # before the first order, after the loss, after the last image
+    assert lines["training"] == pytest.approx(2 * 48)
+    assert lines["unexplained"] == pytest.approx(0, abs=1e-9)
+
+
+def test_time_inside_an_interval_that_no_clock_covers_is_called_unexplained() -> None:
+    kept = books(one_trial(prepared(0, 2.0), interval(0, 2, 100, 100, busy=90.0), ended()))
+
+    lines = {line.name: line.seconds for line in ledger(kept, Window(0.0, 100.0)).lines}
+
+    assert lines["unexplained"] == pytest.approx(2 * 8)
+
+
+spans = st.tuples(st.floats(2, 99), st.floats(0.01, 20), st.integers(0, 1000))
+
+
+@given(st.lists(spans, min_size=1, max_size=20), st.floats(0, 50))
+def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], cut: float) -> None:
+    at, events = 2.0, []
+    for _, length, images in drawn:
+        events.append(interval(0, at, at + length, images, busy=length / 2))
+        at += length
+    kept = books(
+        [
+            *one_trial(*events)[0:0],
+            started(duration=at + 1, warmup=min(cut, at)),
+            *one_trial(*events)[1:],
+            ended(at + 1),
+        ]
+    )
+    inside = window(kept)
+
+    entries = ledger(kept, inside)
+    found = score(kept)
+
+    assert math.isclose(sum(line.seconds for line in entries.lines), entries.whole_seconds, rel_tol=1e-9)
+    assert found.flops_per_second is not None
+    total = sum(images for _, _, images in drawn) * 300
+    assert found.flops_per_second * inside.seconds <= total * (1 + 1e-12)
+    assert curve(kept)[-1].cumulative_flops_per_second == pytest.approx(total / (at + 1), rel=1e-9)
+
+
+def test_a_run_in_which_no_trial_of_the_starting_network_came_to_its_end_says_so() -> None:
+    untrained = "no trial of the starting network came to its end"
+    failed = one_trial(TrialFailed(at=9, trial=0, reason="out of memory even at batch 4"), ended())
+    done = one_trial(evaluated(0, 8, 0.5), finished(0, 9, 0.5), ended())
+
+    assert untrained in score(books(failed)).doubts
+    assert untrained not in score(books(done)).doubts

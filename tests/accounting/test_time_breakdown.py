@@ -1,0 +1,164 @@
+"""Each line of the ledger against a truth that was drawn, not derived: where the time of every worker is known beforehand.
+
+The last line is a remainder, so that lines "add up" whatever they hold; here each has to be right by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.accounting.score import busy_share, score, window
+from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.windows import Window
+from aiperf.accounting.work_log import books
+from aiperf.journal.events import AnyEvent, Progress, TrialLost, WorkerLost
+from tests.journals import begun, ended, finished, joined, prepared, proposed, requested, started
+
+RANKS = 2
+LENGTH = 1000.0
+
+
+@dataclass
+class Life:
+    """A worker's time, told as events while the truth is kept beside them."""
+
+    worker: int
+    at: float
+    events: list[AnyEvent] = field(default_factory=list)
+    truth: dict[str, float] = field(default_factory=dict)
+
+    def spend(self, line: str, seconds: float) -> None:
+        """Time goes by, and belongs to this line."""
+        self.truth[line] = self.truth.get(line, 0.0) + seconds
+        self.at += seconds
+
+    def prepare(self, start: float, compiling: float) -> None:
+        trial = self.events[-1].trial  # type: ignore[union-attr]
+        attempt = self.events[-1].attempt  # type: ignore[union-attr]
+        self.spend("start", start)
+        self.spend("compile", compiling)
+        self.events.append(prepared(trial, self.at, attempt=attempt, compile_seconds=compiling))
+
+    def work(self, trial: int, attempt: int, epoch: int, parts: dict[str, float]) -> None:
+        """An interval whose seconds are parted by line; 'training' is what of the busy time is nothing else."""
+        begin = self.at
+        for line, seconds in parts.items():
+            self.spend(line, seconds)
+        busy = parts["training"] + parts["communication"] + parts["validation"]
+        self.events.append(
+            Progress(
+                at=self.at,
+                worker=self.worker,
+                trial=trial,
+                attempt=attempt,
+                epoch=epoch,
+                start=begin,
+                end=self.at,
+                training_images=10,
+                validation_images=5,
+                busy_seconds=busy,
+                communication_seconds=parts["communication"],
+                validation_seconds=parts["validation"],
+                input_seconds=parts["input"],
+                checkpoint_seconds=parts["checkpoint"],
+            )
+        )
+
+
+seconds = st.floats(0.01, 9.0)
+parts = st.fixed_dictionaries(
+    {
+        "training": seconds,
+        "communication": st.floats(0.0, 3.0),
+        "validation": st.floats(0.0, 3.0),
+        "input": st.floats(0.0, 3.0),
+        "checkpoint": st.floats(0.0, 1.0),
+        "unexplained": st.floats(0.0, 1.0),
+    }
+)
+
+
+@st.composite
+def lives(draw: st.DrawFn, worker: int) -> Life:
+    """A worker that comes, trains some trials, is or is not lost at one of them, and may go before the end."""
+    life = Life(worker, 0.0)
+    life.spend("absent", draw(st.floats(0.0, 5.0)))
+    life.events.append(joined(worker, life.at, ranks=RANKS))
+    for trial in range(10 * worker, 10 * worker + draw(st.integers(1, 3))):
+        life.events += [requested(trial, worker, life.at), proposed(trial, life.at)]
+        life.spend("gap", draw(seconds))
+        life.events.append(begun(trial, life.at, worker=worker))
+        life.prepare(draw(seconds), draw(st.floats(0.0, 4.0)))
+        attempt = 1
+        for _ in range(draw(st.integers(1, 3))):
+            life.work(trial, attempt, 1, draw(parts))
+        if draw(st.booleans()):
+            life.spend("lost", draw(seconds))
+            life.events.append(TrialLost(at=life.at, trial=trial, attempt=1, reason="killed"))
+            life.spend("gap", draw(seconds))
+            attempt = 2
+            life.events.append(begun(trial, life.at, attempt, worker, epoch=2))
+            life.prepare(draw(seconds), draw(st.floats(0.0, 4.0)))
+            life.work(trial, attempt, 2, draw(parts))
+        life.events.append(finished(trial, life.at, 0.5))
+    life.spend("gap", draw(seconds))
+    if draw(st.booleans()):
+        life.spend("gap", max(0.0, 6.0 - life.at))  # by then the other one has come
+        life.events.append(WorkerLost(at=life.at, worker=worker, reason="power"))
+        life.spend("absent", LENGTH - life.at)
+    else:
+        life.spend("gap", LENGTH - life.at)
+    return life
+
+
+def together(*told: Life) -> list[AnyEvent]:
+    """The journal of several workers."""
+    events = sorted((event for life in told for event in life.events), key=lambda event: event.at)
+    return [started(duration=LENGTH, warmup=1.0), *events, ended(LENGTH)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(lives(0), lives(1))
+def test_every_line_holds_the_time_that_was_really_spent_so(first: Life, second: Life) -> None:
+    kept = books(together(first, second))
+
+    found = {line.name: line.seconds for line in ledger(kept, Window(0.0, LENGTH)).lines}
+
+    for name, value in found.items():
+        truth = RANKS * (first.truth.get(name, 0.0) + second.truth.get(name, 0.0))
+        assert value == pytest.approx(truth, abs=1e-6), name
+
+
+@settings(max_examples=40, deadline=None)
+@given(lives(0), lives(1))
+def test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window(
+    first: Life, second: Life
+) -> None:
+    kept = books(together(first, second))
+    lines = ("training", "communication", "validation")
+    busy = sum(life.truth.get(line, 0.0) for life in (first, second) for line in lines)
+
+    share = busy_share(kept, Window(0.0, LENGTH))
+
+    assert share == pytest.approx(busy / (2 * LENGTH), rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lives(0), st.floats(5.0, 60.0))
+def test_time_before_the_window_stands_in_no_line(life: Life, warmup: float) -> None:
+    """The lines of two windows that meet are those of the window over both."""
+    kept = books(together(life))
+
+    before, after, whole = (
+        {line.name: line.seconds for line in ledger(kept, inside).lines}
+        for inside in (Window(0.0, warmup), Window(warmup, LENGTH), Window(0.0, LENGTH))
+    )
+
+    for name, value in whole.items():
+        assert before[name] + after[name] == pytest.approx(value, abs=1e-6), name
+    assert window(kept) == Window(1.0, LENGTH)
+    assert score(kept).window_seconds == LENGTH - 1.0

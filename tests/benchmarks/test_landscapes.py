@@ -1,0 +1,99 @@
+"""What searchers are compared on: landscapes that are what they say, and trainings that find out slowly."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.simulate.model.learning_curves import Curve
+from benchmarks.landscape_run import Course, Told
+from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
+from benchmarks.search_landscape import depth_of_best, tried
+from morphism import Budget, Graph, Map, choices, start
+from morphism.grow import grow
+from searchers.growth import drawn
+from searchers.rng import chance
+
+SMALL = start("digits_small")
+PLENTY = Budget.of(SMALL, 64.0)
+
+
+def grown(seed: int, morphs: int) -> Graph:
+    graph = SMALL
+    random = chance("grown", seed)
+    for _ in range(morphs):
+        graph = grow(graph, drawn(choices(graph, PLENTY), random))
+    return graph
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 200), st.integers(1, 6))
+def test_where_growth_is_punished_no_child_is_better_and_where_nothing_helps_all_are_equal(
+    seed: int, morphs: int
+) -> None:
+    child = grown(seed, morphs)
+
+    punished, saturated = (Landscape(SMALL, seed, name) for name in ("punished", "saturated"))
+
+    assert punished.true_error(child) >= punished.true_error(SMALL)
+    assert saturated.true_error(child) == saturated.true_error(SMALL)
+
+
+def test_on_one_stage_the_stage_that_pays_is_drawn_by_the_seed_and_no_other_changes_anything() -> None:
+    children = [grown(seed, 1) for seed in range(40)]
+    paying: set[tuple[bool, ...]] = set()
+
+    for seed in range(12):
+        landscape = Landscape(SMALL, seed, "one_stage")
+        better = tuple([landscape.true_error(child) < landscape.true_error(SMALL) for child in children])
+        assert all(landscape.true_error(child) <= landscape.true_error(SMALL) for child in children)
+        paying.add(better)
+
+    heights = {shape.height for shape in SMALL.shapes if isinstance(shape, Map)}
+    assert 1 < len(paying) <= len(heights)
+    assert not any(map(all, paying))
+
+
+@pytest.mark.parametrize("name", LANDSCAPES)
+def test_a_short_training_on_a_landscape_is_hotter_and_noisier_than_a_long_one(name: str) -> None:
+    learning = OnLandscape(Landscape(SMALL, 3, name))
+    floor = learning.floor(SMALL)
+
+    curves = [learning.curve(seed, 10, floor, 30.0, 60) for seed in range(60)]
+
+    def spread(epoch: int) -> float:
+        missed = [abs(curve.error(epoch) / cold(curve, epoch) - 1 - curve.heat[epoch - 1]) for curve in curves]
+        return sum(missed) / len(missed)
+
+    def cold(curve: Curve, epoch: int) -> float:
+        return Curve(curve.chance_error, curve.floor, curve.inherited_epochs, (0.0,) * 60).error(epoch)
+
+    assert curves[0] == learning.curve(0, 10, floor, 30.0, 60)
+    assert spread(5) > 3 * spread(60)
+    assert all(curve.heat[0] > curve.heat[59] > 0 for curve in curves)
+
+
+def told(number: int, parent: int | None, accuracy: float, true_error: float) -> Told:
+    return Told(number, 1, parent, None, accuracy, accuracy, accuracy, true_error, 1.0)
+
+
+def test_what_was_tried_is_the_mean_of_the_last_quarter_whichever_trial_is_named() -> None:
+    errors = [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.2, 0.4]
+
+    course = Course([told(n, None, 1 - error, error) for n, error in enumerate(errors)], errors, errors, 1.0)
+
+    assert tried(course) == pytest.approx(0.3)
+
+
+def test_the_depth_is_that_of_the_trial_measured_best_and_of_equals_that_of_the_first() -> None:
+    trials = [
+        told(0, None, 0.5, 0.2),
+        told(3, 0, 0.7, 0.3),
+        told(2, 3, 0.8, 0.4),
+        told(5, 2, 0.8, 0.1),
+        told(4, 0, 0.6, 0.1),
+    ]
+
+    assert depth_of_best(Course(trials, [], [], 1.0)) == 3
+    assert depth_of_best(Course(trials[:1], [], [], 1.0)) == 1

@@ -1,0 +1,101 @@
+"""Which places get another try, and when a run has nothing left to try: a fold, without Ray."""
+
+from __future__ import annotations
+
+import doctest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.drive.ray import failed_starts
+from aiperf.drive.ray.failed_starts import StartLaw, Starts
+from aiperf.drive.ray.slots import Place
+from aiperf.errors import BadConfiguration, NoWorkers
+
+A, B = Place("a", "a", 0, 0, 2), Place("b", "b", 0, 0, 2)
+LAW = StartLaw()
+MISSING = BadConfiguration("no data set at '/data'")
+
+
+def test_the_pauses_are_those_that_the_law_says() -> None:
+    assert doctest.testmod(failed_starts).failed == 0
+
+
+def test_what_a_user_can_mend_ends_the_run_once_every_place_has_failed_of_it() -> None:
+    tried = Starts(LAW, 0.0)
+    tried.failed(A, 1.0, "on a: no data set", MISSING)
+
+    assert tried.hopeless([A, B], has_workers=True, now=1.0) is None, "the other is still starting"
+    assert not tried.may(A, 100.0), "nothing has been mended yet"
+    tried.failed(B, 2.0, "on a: no data set", MISSING)
+    assert tried.hopeless([A, B], has_workers=False, now=2.0) is MISSING
+
+
+def test_places_that_fail_of_different_things_are_all_named() -> None:
+    tried = Starts(LAW, 0.0)
+    tried.failed(A, 1.0, "on a: no data set", MISSING)
+    for _ in range(LAW.tries):
+        tried.failed(B, 2.0, "on b: it broke")
+
+    error = tried.hopeless([A, B], has_workers=False, now=2.0)
+
+    assert isinstance(error, NoWorkers) and "on a: no data set" in str(error) and "on b: it broke" in str(error)
+
+
+def test_nothing_that_one_place_does_ends_a_run_that_has_had_a_worker_and_the_place_is_tried_again() -> None:
+    tried = Starts(LAW, 0.0)
+    tried.up(5.0)
+    for number in range(50):
+        tried.failed(B, 10.0 + number, "on b: no data set", MISSING)
+        tried.up(10.0 + number)
+
+    assert tried.hopeless([A, B], has_workers=False, now=60.0) is None
+    assert tried.may(B, 59.0 + LAW.longest_pause_seconds)
+
+
+def test_a_run_whose_workers_are_all_gone_waits_and_then_ends_with_the_last_reason() -> None:
+    tried = Starts(LAW, 0.0)
+    tried.up(5.0)
+    tried.lost(A, 100.0, 95.0, "on a: its devices are gone", None)
+
+    assert tried.hopeless([A], has_workers=True, now=5.0 + LAW.alone_seconds - 1) is None
+    error = tried.hopeless([], has_workers=False, now=5.0 + LAW.alone_seconds)
+    assert isinstance(error, NoWorkers) and "its devices are gone" in str(error)
+
+
+def test_a_worker_that_lived_long_is_replaced_at_once_however_often_its_place_failed_before() -> None:
+    tried = Starts(LAW, 0.0)
+    tried.up(0.0)
+    for number in range(9):
+        tried.failed(A, float(number), "on a: it broke")
+    assert not tried.may(A, 9.0)
+
+    tried.lost(A, 1000.0, LAW.long_life_seconds, "killed", None)
+
+    assert tried.may(A, 1000.0)
+
+
+def test_one_that_comes_up_and_dies_at_once_is_not_replaced_for_ever_without_a_pause() -> None:
+    tried = Starts(LAW, 0.0)
+    now, begun = 0.0, 0
+    while now < 3600.0:
+        if tried.may(A, now):
+            begun += 1
+            tried.up(now)
+            tried.lost(A, now, 1.0, "killed", None)
+        now += 1.0
+
+    assert begun < 15
+
+
+def test_a_place_that_is_refused_is_never_tried_again() -> None:
+    tried = Starts(LAW, 0.0)
+    tried.up(0.0)
+    tried.failed(A, 1.0, "on a: too little memory", is_final=True)
+
+    assert not tried.may(A, 1e9)
+
+
+@given(st.integers(1, 5000))
+def test_pauses_never_shrink_and_never_pass_the_longest(failures: int) -> None:
+    assert LAW.pause(failures) <= LAW.pause(failures + 1) <= LAW.longest_pause_seconds

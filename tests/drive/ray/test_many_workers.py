@@ -1,0 +1,463 @@
+"""Workers as actors on real Ray nodes, several of them: what dies, comes late or never, and what becomes of the others.
+
+Ranks are stand-ins (tests/drive/stand_in.py), but for the last test: nothing here depends on what they would train.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import ray
+
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.config import BudgetConf, configure
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.drive.driver import Driver
+from aiperf.drive.machines import on_ray
+from aiperf.drive.ray.actors import WorkerPlan
+from aiperf.drive.ray.discovery import learn
+from aiperf.drive.ray.failed_starts import StartLaw
+from aiperf.drive.ray.ray_executor import RayExecutor
+from aiperf.drive.session import sit
+from aiperf.errors import AiperfError, BadConfiguration, NoWorkers
+from aiperf.journal.events import RunEnded, TrialStarted, WorkerLost
+from aiperf.journal.journal import read
+from aiperf.journal.messages import (
+    Done,
+    EpochDone,
+    HelperDown,
+    NotStarted,
+    Propose,
+    Proposed,
+    Release,
+    Train,
+    Unproposed,
+    Word,
+    WorkerDown,
+    WorkerUp,
+)
+from aiperf.planning.plan import make_plan, this_machine
+from aiperf.planning.worker_shape import Terms
+from aiperf.rules.proposals import Proposer, proposer_of
+from aiperf.rules.verify_proposals import rederive
+from aiperf.train.trainer_config import TrainerConf
+from searchers.searcher_config import RandomConf
+from tests.drive.clusters import SmallCluster, small_cluster
+from tests.drive.processes import command_line, descendants
+from tests.drive.runs import SMALL
+from tests.drive.stand_in import (
+    BREAKS,
+    LACKS_DATA,
+    LOSES_DEVICES,
+    NEVER_READY,
+    DyingSearcher,
+    mind,
+    open_stand_in,
+)
+from tests.searchers.histories import space
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[SmallCluster]:
+    with small_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(ray_cluster: SmallCluster) -> Iterator[SmallCluster]:
+    yield ray_cluster
+    ray_cluster.clear()
+
+
+class Bench:
+    """An executor and what it has said."""
+
+    def __init__(self, executor: RayExecutor) -> None:
+        self.executor = executor
+        self.said: list[Word] = []
+        executor.start()
+
+    def until(self, happened: Callable[[list[Word]], bool], seconds: float = 120.0) -> list[Word]:
+        """Hears words until it has happened; gives all that were ever said."""
+        deadline = time.monotonic() + seconds
+        while not happened(self.said):
+            assert time.monotonic() < deadline, f"it did not happen within {seconds} s; said: {self.said}"
+            self.said += self.executor.words(0.1)
+        return self.said
+
+    def up(self, count: int) -> list[WorkerUp]:
+        """The first so many workers that came up."""
+        self.until(lambda said: len(of(said, WorkerUp)) >= count)
+        return of(self.said, WorkerUp)
+
+    def trains(self, worker: int, trial: int) -> None:
+        """Has a worker do a trial to its end."""
+        self.executor.send(order(worker, trial))
+        self.until(lambda said: any(word.trial == trial for word in of(said, Done)))
+
+
+Open = Callable[..., Bench]
+Kind = TypeVar("Kind")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Open]:
+    """Opens an executor on the cluster as it stands, and closes it."""
+    opened: list[Bench] = []
+
+    def open_(**others: Any) -> Bench:
+        plan = WorkerPlan(0, TrainerConf(), SyntheticConf(), "", tmp_path, 0, 1, time.time())
+        arguments: dict[str, Any] = {
+            "proposer": Proposer(RandomConf().build(), None),
+            "space": space(),
+            "first_worker": 0,
+            "accelerators_per_worker": None,
+            "open_group": open_stand_in,
+            "law": StartLaw(first_pause_seconds=0.5),
+        }
+        opened.append(Bench(RayExecutor(plan, **{**arguments, **others})))
+        return opened[-1]
+
+    yield open_
+    for one in opened:
+        one.executor.close()
+
+
+def of(said: list[Word], kind: type[Kind]) -> list[Kind]:
+    return [word for word in said if isinstance(word, kind)]
+
+
+def order(worker: int, trial: int) -> Train:
+    return Train(
+        trial=trial,
+        attempt=1,
+        worker=worker,
+        round=1,
+        lineage=(),
+        morphs=(),
+        parent=None,
+        first_epoch=1,
+        last_epoch=2,
+        patience=6,
+        improvement=0.001,
+        losses=(),
+        best_accuracy=0.0,
+        batch_size=32,
+        seed=0,
+        progress_seconds=5.0,
+        edges=(),
+    )
+
+
+def test_a_worker_that_dies_of_its_own_error_is_down_after_its_last_words_and_another_goes_on(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    cluster.add()
+    broken = cluster.add()
+    run = bench()
+    run.up(2)
+    mind(tmp_path, broken, LOSES_DEVICES)
+
+    for worker in (0, 1):
+        run.executor.send(order(worker, trial=worker))
+    said = run.until(lambda said: bool(of(said, WorkerDown)))
+
+    (down,) = of(said, WorkerDown)
+    assert f"no rank can be started on {broken}" in down.reason
+    (epoch,) = [word for word in of(said, EpochDone) if word.advanced.trial == down.worker]
+    assert said.index(epoch) < said.index(down)
+    run.trains(1 - down.worker, trial=7)
+
+
+@pytest.mark.slow
+def test_a_host_that_comes_late_without_its_data_ends_nothing_and_is_taken_once_it_has_them(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    cluster.add()
+    run = bench()
+    run.up(1)
+    late = cluster.add()
+    mind(tmp_path, late, LACKS_DATA)
+
+    run.until(lambda said: any(word.failures == 2 for word in of(said, NotStarted)))
+    run.trains(0, trial=1)
+    mind(tmp_path, late, "")
+    run.up(2)
+
+    assert {word.host for word in of(run.said, NotStarted)} == {cluster.address(late)}
+    assert all("the data set must be on each node" in word.reason for word in of(run.said, NotStarted))
+    assert not of(run.said, WorkerDown)
+
+
+@pytest.mark.slow
+def test_a_recorder_that_was_killed_is_told_and_replaced_and_its_worker_goes_on(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    cluster.add()
+    run = bench()
+    run.up(1)
+
+    def recorder() -> int | None:
+        out = os.fsencode(tmp_path / "telemetry" / "0.jsonl")
+        return next((pid for pid in descendants(os.getpid()) if out in command_line(pid).split(b"\0")), None)
+
+    killed = recorder()
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    run.until(lambda said: bool(of(said, HelperDown)))
+
+    assert of(run.said, HelperDown) == [HelperDown(worker=0, helper="recorder", reason="ended by SIGKILL")]
+    assert recorder() not in (None, killed)
+    run.trains(0, trial=1)
+    assert of(run.said, WorkerDown) == []
+
+
+def test_a_generator_that_dies_takes_its_proposals_along_and_the_next_knows_everything(
+    cluster: SmallCluster, bench: Open
+) -> None:
+    cluster.add()
+    run = bench(proposer=Proposer(DyingSearcher(dies_at=2), None))
+    run.up(1)
+
+    for number in (1, 2, 3):
+        run.executor.send(Propose(number=number, worker=0, round=number, seed=number))
+    said = run.until(lambda said: {2, 3} <= {word.number for word in of(said, Unproposed)})
+    run.executor.send(Propose(number=4, worker=0, round=2, seed=4))
+    run.until(lambda said: 4 in {word.number for word in of(said, Proposed)})
+
+    # each may be answered twice, by the mailbox and by its call: the first of 1 may die with its call, after it was left
+    assert {word.number for word in of(said, Unproposed)} - {1} == {2, 3}
+    assert {word.number for word in of(said, Proposed)} == {1, 4}
+
+
+@pytest.mark.slow
+def test_a_host_that_is_killed_takes_its_worker_along_and_no_other(cluster: SmallCluster, bench: Open) -> None:
+    cluster.add()
+    doomed = cluster.add()
+    run = bench()
+    ups = run.up(2)
+
+    cluster.kill(doomed)
+    said = run.until(lambda said: bool(of(said, WorkerDown)))
+
+    (down,) = of(said, WorkerDown)
+    (left,) = [up.worker for up in ups if up.worker != down.worker]
+    run.trains(left, trial=1)
+
+
+@pytest.mark.slow
+def test_a_host_that_joins_late_brings_a_worker(cluster: SmallCluster, bench: Open) -> None:
+    cluster.add()
+    run = bench()
+    run.up(1)
+
+    cluster.add()
+
+    assert [up.worker for up in run.up(2)] == [0, 1]
+    run.trains(1, trial=1)
+
+
+@pytest.mark.slow
+def test_a_released_worker_is_replaced_under_a_new_number(cluster: SmallCluster, bench: Open) -> None:
+    cluster.add()
+    run = bench()
+    run.up(1)
+
+    run.executor.send(Release(worker=0, reason="silent"))
+
+    assert [up.worker for up in run.up(2)] == [0, 1]
+    run.trains(1, trial=1)
+    assert not of(run.said, WorkerDown)
+
+
+@pytest.mark.slow
+def test_what_a_user_can_mend_ends_a_run_whose_every_place_fails_of_it_before_the_first_worker_is_up(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        mind(tmp_path, cluster.add(), LACKS_DATA)
+    run = bench()
+
+    with pytest.raises(AiperfError, match="the data set must be on each node"):
+        run.until(lambda said: False)
+
+    assert len(of(run.said, NotStarted)) == 2, "each place is named, and none was tried twice"
+
+
+@pytest.mark.slow
+def test_one_host_without_its_data_does_not_keep_a_run_from_beginning_on_the_others(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    cluster.add()
+    mind(tmp_path, cluster.add(), LACKS_DATA)
+    run = bench()
+
+    run.up(1)
+    run.until(lambda said: bool(of(said, NotStarted)))
+
+    run.trains(of(run.said, WorkerUp)[0].worker, trial=1)
+
+
+@pytest.mark.slow
+def test_a_host_where_no_worker_ever_comes_up_is_given_up_and_named(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    """One whose ranks are never ready, and one that has no room for an actor."""
+    cluster.add()
+    run = bench(law=StartLaw(first_pause_seconds=600, place_seconds=30.0, start_seconds=30.0))
+    run.up(1)
+    mind(tmp_path, hung := cluster.add(), NEVER_READY)
+    full = cluster.add()
+    filler = cluster.fill(full)
+
+    named = {cluster.address(hung), cluster.address(full)}
+    run.until(lambda said: {word.host for word in of(said, NotStarted)} == named)
+
+    why = {word.host: word.reason for word in of(run.said, NotStarted)}
+    assert "no worker was up" in why[cluster.address(hung)]
+    assert "no room" in why[cluster.address(full)]
+    run.trains(0, trial=1)
+    ray.kill(filler)
+
+
+@pytest.mark.slow
+def test_a_run_whose_last_worker_is_gone_for_good_ends_with_the_reason(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    node = cluster.add()
+    run = bench(law=StartLaw(first_pause_seconds=0.5, alone_seconds=20.0))
+    run.up(1)
+    mind(tmp_path, node, BREAKS)
+
+    run.executor.send(Release(worker=0, reason="silent"))
+
+    with pytest.raises(NoWorkers, match=r"all are gone.*something broke that nobody foresaw"):
+        run.until(lambda said: False)
+
+
+@pytest.mark.slow
+def test_an_order_that_the_ranks_cannot_take_ends_their_worker_and_no_trial_waits_for_ever(
+    cluster: SmallCluster, bench: Open
+) -> None:
+    cluster.add()
+    run = bench()
+    run.up(1)
+
+    run.executor.send(order(0, trial=666))
+    run.until(lambda said: bool(of(said, WorkerDown)))
+
+    assert "trial 666 ordered" in of(run.said, WorkerDown)[0].reason
+    run.up(2)
+    run.trains(1, trial=1)
+
+
+@pytest.mark.slow
+def test_a_worker_without_accelerators_is_let_go_when_one_with_them_is_up(cluster: SmallCluster, bench: Open) -> None:
+    cluster.add()
+    run = bench()
+    run.up(1)
+
+    cluster.add(accelerators=2)
+    run.up(2)
+
+    (down,) = of(run.said, WorkerDown)
+    assert (down.worker, down.released) == (0, True)
+    assert run.said.index(down) < run.said.index(of(run.said, WorkerUp)[1]), "both at once would count as idle for ever"
+    run.trains(1, trial=1)
+    time.sleep(2.5)
+    run.said += run.executor.words(0.0)
+    assert len(of(run.said, WorkerUp)) == 2, "nobody takes the place again"
+
+
+@pytest.mark.slow
+def test_a_worker_that_breaks_the_plan_is_refused_by_name_and_the_one_that_keeps_it_goes_on(
+    cluster: SmallCluster, bench: Open
+) -> None:
+    cluster.add()
+    run = bench(terms=Terms(memory_bytes=None, most_ranks=1))
+    run.up(1)
+
+    late = cluster.add(accelerators=2)
+    run.until(lambda said: bool(of(said, NotStarted)))
+
+    (refused,) = of(run.said, NotStarted)
+    assert refused.host == cluster.address(late) and "is refused: the plan allows 1 ranks a worker" in refused.reason
+    run.trains(0, trial=1)
+    assert len(of(run.said, WorkerUp)) == 1 and not of(run.said, WorkerDown), (
+        "accelerators that cannot be used push nobody out"
+    )
+
+
+@pytest.mark.slow
+def test_a_plan_is_learnt_from_the_nodes_that_hold_workers_and_not_from_the_one_where_the_driver_is(
+    cluster: SmallCluster,
+) -> None:
+    plain = configure(["batch.largest=64"])
+    assert this_machine(plain).cores != 1, "this test needs a driver unlike its nodes"
+
+    cluster.add()
+    found = learn(plain)
+    cluster.add(accelerators=2)
+    with pytest.raises(BadConfiguration, match=r"accelerator's memory.*cannot be read"):
+        learn(plain)
+    equipped = learn(replace(plain, budget=BudgetConf(memory_bytes=2**33)))
+
+    assert (found.accelerators, found.ranks, found.cores) == (0, 1, 1)
+    assert (equipped.accelerators, equipped.ranks, equipped.memory_bytes) == (2, 2, 2**33)
+
+
+@pytest.mark.slow
+def test_where_accelerators_are_declared_a_plan_waits_for_the_first_node_that_has_them(cluster: SmallCluster) -> None:
+    cluster.add()
+    declared = replace(configure([]), accelerators_per_worker=2, budget=BudgetConf(memory_bytes=2**33))
+    with pytest.raises(NoWorkers, match="no node of 2 has 2 accelerators"):
+        learn(declared)
+
+    with ThreadPoolExecutor(1) as aside:
+        learnt = aside.submit(learn, declared, patience_seconds=120.0)
+        cluster.add(accelerators=2)
+
+    assert learnt.result().ranks == 2
+
+
+@pytest.mark.slow
+def test_a_run_on_two_hosts_goes_on_after_one_is_killed_and_what_it_held_is_finished_by_the_other(
+    cluster: SmallCluster, tmp_path: Path
+) -> None:
+    """The real trainer, the driver and the journal: all that the tests above have stand-ins for."""
+    hosts = [cluster.add(), cluster.add()]
+    conf = configure(
+        [*SMALL, f"runs={tmp_path}", "schedule.duration_seconds=240", "limits.trials=4", "limits.silence_seconds=100"]
+    )
+    killed: list[float] = []
+
+    def after_turn(driver: Driver) -> None:
+        if (
+            not killed
+            and len(driver.run.running) == 2
+            and all(driver.run.trials[one].saved_epoch for one in driver.run.running)
+        ):
+            cluster.kill(hosts[0])
+            killed.append(driver.clock.now())
+
+    folder = sit(make_plan(conf, learn(conf)), on_ray, after_turn)
+
+    events = list(read(folder))
+    (lost,) = [event for event in events if isinstance(event, WorkerLost)]
+    left = 1 - lost.worker
+    begun = [event for event in events if isinstance(event, TrialStarted)]
+    assert {event.worker for event in begun if event.at < lost.at} == {0, 1}
+    (again,) = [event for event in begun if event.attempt == 2]
+    assert again.worker == left and again.epoch > 1, "after its last saved epoch"
+    assert isinstance(events[-1], RunEnded) and events[-1].reason == "trials"
+    assert [one.number for one in rederive(events, proposer_of(conf.searcher, conf.hpo)) if not one.is_equal] == []
+    assert score(books(events)).valid

@@ -1,0 +1,72 @@
+"""A run that is left without workers stops with the reason, and says how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from aiperf.config import configure
+from aiperf.drive.executor import Executor
+from aiperf.drive.session import resumable, sit
+from aiperf.errors import NoWorkers, RunStopped
+from aiperf.journal.events import WorkerJoined, WorkerLost, WorkerNotStarted
+from aiperf.journal.journal import read
+from aiperf.journal.messages import NotStarted, Order, Word, WorkerDown, WorkerUp
+from aiperf.planning.plan import make_plan, this_machine
+from searchers.history import News
+
+UP = WorkerUp(worker=0, host="a", ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={})
+DOWN = WorkerDown(worker=0, reason="on a: its devices are gone")
+VAIN = NotStarted(host="a", failures=1, reason="on a: no rank can be started")
+
+
+class Doomed:
+    """Says what it was given, turn by turn, and then that no worker is left."""
+
+    def __init__(self, turns: Sequence[Word]) -> None:
+        self._turns = list(turns)
+
+    def start(self) -> None:
+        pass
+
+    def tell(self, news: Sequence[News]) -> None:
+        pass
+
+    def send(self, order: Order) -> None:
+        pass
+
+    def words(self, timeout: float) -> list[Word]:
+        if not self._turns:
+            raise NoWorkers("a run needs at least one worker; all are gone (the last: on a: its devices are gone)")
+        return [self._turns.pop(0)]
+
+    def close(self) -> None:
+        pass
+
+
+def run(tmp_path: Path, *turns: Word) -> None:
+    conf = configure([f"runs={tmp_path}", "executor=inline"])
+
+    def doomed(*_: object) -> Executor:
+        return Doomed(turns)
+
+    sit(make_plan(conf, this_machine(conf)), doomed, lambda driver: None)
+
+
+def test_a_run_whose_workers_are_all_gone_stops_with_the_reason_and_can_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match=r"its devices are gone.*resume=") as stopped:
+        run(tmp_path, UP, DOWN, VAIN)
+
+    events = list(read(stopped.value.folder))
+    assert [kind for event in events if (kind := type(event)) in (WorkerJoined, WorkerLost, WorkerNotStarted)] == [
+        WorkerJoined, WorkerLost, WorkerNotStarted
+    ]  # fmt: skip
+    again = resumable(configure([f"resume={stopped.value.folder}"]))
+    assert again.standing.run.next_worker == 1
+
+
+def test_a_run_that_never_had_a_worker_ends_with_the_reason_alone(tmp_path: Path) -> None:
+    with pytest.raises(NoWorkers, match="its devices are gone"):
+        run(tmp_path, VAIN)

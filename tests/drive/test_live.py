@@ -1,0 +1,138 @@
+"""The table of a run under way: seldom enough, small enough, and a plain line where there is no terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from aiperf.drive.live import LINE_SECONDS, Live, LiveView, WorkerView, line, table
+
+VIEW = LiveView(
+    run="a-run",
+    at=90.0,
+    duration_seconds=180.0,
+    warmup_seconds=20.0,
+    flops_per_second=7.1e10,
+    window_flops_per_second=6.95e10,
+    regulated_flops_per_second=2.7e11,
+    error=0.0194,
+    busy_share=0.964,
+    trials_finished=7,
+    proposals_waiting=2,
+    workers_training=1,
+    workers_preparing=0,
+    workers_waiting=0,
+    workers_lost=0,
+    workers=(WorkerView(0, "desk", "training", 7, 8, 3, 10, 0.5, 0.95),),
+)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shown(view: LiveView, width: int = 120) -> str:
+    console = Console(file=StringIO(), width=width, force_terminal=False)
+    console.print(table(view))
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
+    assert isinstance(text, str)
+    return text
+
+
+def test_the_line_says_all_that_counts() -> None:
+    assert line(VIEW) == (
+        "1 min 30 s left · score 69.5 GFLOPS (now 71.0 GFLOPS) · error 1.94 % · 7 trials finished · 1 of 1 workers training "
+        "· 2 proposals waiting · busy 96.4 %"
+    )
+
+
+def test_what_is_not_measured_yet_is_not_shown_as_zero() -> None:
+    early = replace(
+        VIEW, at=5.0, window_flops_per_second=None, regulated_flops_per_second=None, error=None, busy_share=None
+    )
+
+    assert "score after the warm-up, in 15 s" in line(early)
+    assert "error —" in line(early)
+    assert "busy —" in line(early)
+    assert "—" in shown(early)
+
+
+def test_a_simulated_run_says_so() -> None:
+    assert "simulated score" in line(replace(VIEW, is_simulated=True))
+    assert "simulated score" in shown(replace(VIEW, is_simulated=True))
+
+
+def test_thousands_of_workers_take_no_more_lines_than_twenty() -> None:
+    many = replace(VIEW, workers=tuple(replace(VIEW.workers[0], worker=i) for i in range(4096)), workers_training=4096)
+
+    text = shown(many)
+
+    assert len(text.splitlines()) <= 30
+    assert "the first 20 are shown" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    assert all(len(each) <= width for each in shown(VIEW, width).splitlines())
+
+
+def test_a_plain_line_comes_every_half_minute_where_there_is_no_terminal() -> None:
+    clock, output, made = Clock(), StringIO(), []
+
+    def make() -> LiveView:
+        made.append(clock.now)
+        return VIEW
+
+    with Live(Console(file=output, force_terminal=False, width=40), clock) as live:
+        for tenth in range(601):
+            clock.now = tenth / 10
+            live.show(make)
+
+    assert made == [0.0, LINE_SECONDS, 2 * LINE_SECONDS]
+    assert output.getvalue() == f"{line(VIEW)}\n" * 3
+
+
+def test_a_terminal_is_refreshed_at_most_twice_a_second() -> None:
+    clock, made = Clock(), []
+
+    with Live(Console(file=StringIO(), force_terminal=True), clock) as live:
+        for hundredth in range(301):
+            clock.now = hundredth / 100
+            if live.show(lambda: VIEW):
+                made.append(clock.now)
+
+    assert made == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+
+
+def test_showing_takes_no_more_than_a_fiftieth_of_the_drivers_time() -> None:
+    clock, spent = Clock(), 0.0
+
+    def slow() -> LiveView:
+        clock.now += 0.1
+        return VIEW
+
+    with Live(Console(file=StringIO(), force_terminal=True), clock) as live:
+        while clock.now < 100.0:
+            spent += 0.1 * live.show(slow)
+            clock.now += 0.01
+
+    assert spent <= 0.02 * clock.now + 0.1
+
+
+def test_names_from_a_journal_neither_command_the_terminal_nor_style_the_table() -> None:
+    evil = "\x1b[2J\x9b31m\u202e[red]x[/nothing]"
+    view = replace(VIEW, run=evil, workers=(replace(VIEW.workers[0], host=evil, doing=evil),))
+
+    text = shown(view, width=160)
+
+    assert not set("\x1b\x9b\u202e") & set(text)
+    assert text.count("[red]x[/nothing]") == 3

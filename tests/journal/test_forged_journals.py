@@ -1,0 +1,380 @@
+"""A journal that no run can write is refused with its line, however well it is sealed, and never ends in a traceback.
+
+Every forgery is an edit of a journal of a real run (killed, resumed, a rank killed), sealed anew.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.accounting.score import curve, score
+from aiperf.accounting.work_log import books
+from aiperf.config import configure
+from aiperf.drive.session import resumable
+from aiperf.errors import AiperfError, JournalDamaged
+from aiperf.journal.journal import NAME, read
+from aiperf.journal.validator import config_hash
+from aiperf.planning.plan import run_folder
+from aiperf.report import tables
+from aiperf.report.gather import gather
+from aiperf.report.text import closing_lines
+from aiperf.simulate.audit.random_runs import play, random_case
+from searchers.propose import RULES
+from tests.journal.forged import Line, body, lines_of, sealed, write
+
+REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v2.jsonl")
+Forgery = Callable[[list[Line]], None]
+
+
+def field(number: int, name: str, value: Any) -> Forgery:
+    """Line `number` says something else; `name` may lead into a part: 'interval.start'."""
+
+    def forge(lines: list[Line]) -> None:
+        *path, last = name.split(".")
+        place = lines[number - 1]
+        for step in path:
+            place = place[step]
+        place[last] = value(place[last]) if callable(value) else value
+
+    return forge
+
+
+def inserted(number: int, event: str, /, **fields: Any) -> Forgery:
+    """A line that comes to stand as line `number`, at the time of the one before it."""
+
+    def forge(lines: list[Line]) -> None:
+        lines.insert(number - 1, {"event": event, "at": lines[number - 2]["at"], **fields})
+
+    return forge
+
+
+def copied(number: int, to: int) -> Forgery:
+    """A line stands once more, as line `to`, at the time of the one before it."""
+
+    def forge(lines: list[Line]) -> None:
+        lines.insert(to - 1, lines[number - 1] | {"at": lines[to - 2]["at"]})
+
+    return forge
+
+
+def without(number: int, name: str) -> Forgery:
+    """A line lacks a field."""
+    return lambda lines: lines[number - 1].pop(name)
+
+
+def first(**fields: Any) -> Forgery:
+    """The first line says something else, and its hash fits its configuration."""
+
+    def forge(lines: list[Line]) -> None:
+        lines[0].update(fields)
+        lines[0]["config_hash"] = config_hash(lines[0]["config"])
+
+    return forge
+
+
+def configured(change: Callable[[dict[str, Any]], object]) -> Forgery:
+    """Another configuration with its own hash."""
+
+    def forge(lines: list[Line]) -> None:
+        change(lines[0]["config"])
+        lines[0]["config_hash"] = config_hash(lines[0]["config"])
+
+    return forge
+
+
+def ended_early(lines: list[Line]) -> None:
+    """Cut after 20 lines, and called run to its end."""
+    lines[20:] = [{"event": "RunEnded", "at": lines[19]["at"], "reason": "duration"}]
+
+
+def swapped(lines: list[Line]) -> None:
+    """An interval from its end to its beginning."""
+    interval = lines[12]["interval"]
+    interval["start"], interval["end"] = interval["end"], interval["start"]
+
+
+def resumed(lines: list[Line]) -> None:
+    """Taken up after its declared time was over."""
+    lines.append(lines[54] | {"at": lines[-1]["at"], "down_seconds": 0.0})
+
+
+def rolled_back(lines: list[Line]) -> None:
+    """Schema 2 from the resume on, which rolled back without a word of what."""
+    lines[54].update(schema=2, rolled_back_lines=3)
+
+
+def newer_schema(lines: list[Line]) -> None:
+    """Begun under schema 2, resumed under schema 1."""
+    lines[0]["schema"] = 2
+
+
+def no_window(lines: list[Line]) -> None:
+    """Over before the warm-up is, in the first line and in its configuration."""
+    lines[0]["duration_seconds"] = lines[0]["config"]["schedule"]["duration_seconds"] = 3.0
+    lines[0]["config_hash"] = config_hash(lines[0]["config"])
+
+
+FORGERIES: dict[str, tuple[int, Forgery]] = {
+    # values outside their range
+    "accuracy above 1": (12, field(12, "accuracy", 1.2)),
+    "accuracy below 0": (12, field(12, "accuracy", -0.1)),
+    "accuracy is no number": (12, field(12, "accuracy", float("nan"))),
+    "infinite loss": (12, field(12, "validation_loss", float("inf"))),
+    "infinite time": (97, field(97, "at", float("inf"))),
+    "a time that is not one": (97, field(97, "at", 1e300)),
+    "negative training images": (13, field(13, "interval.training_images", -512)),
+    "negative validation images": (13, field(13, "interval.validation_images", -1)),
+    "more images than the set has": (13, field(13, "interval.training_images", 513)),
+    "more images over an epoch's lines": (88, field(88, "interval.training_images", 1)),
+    "more validation images": (87, field(87, "validation_images", 129)),
+    "images beyond all counting": (13, field(13, "interval.training_images", 10**30)),
+    "half an image": (13, field(13, "interval.training_images", 0.5)),
+    "busier than the clock": (12, field(12, "interval.busy_seconds", 10.0)),
+    "busy for less than nothing": (12, field(12, "interval.busy_seconds", -1e-9)),
+    "exchanged for longer": (12, field(12, "interval.communication_seconds", 10.0)),
+    "validated for longer": (12, field(12, "interval.validation_seconds", 10.0)),
+    "waited for less than nothing": (12, field(12, "interval.input_seconds", -1.0)),
+    "stood still for longer": (12, field(12, "interval.checkpoint_seconds", 10.0)),
+    "negative operations": (6, field(6, "forward_flops", -1)),
+    "operations beyond all counting": (6, field(6, "backward_flops", 10**400)),
+    "negative parameters": (6, field(6, "parameters", -5)),
+    "a proposal of negative time": (6, field(6, "seconds", -1.0)),
+    "a batch of nothing": (6, field(6, "batch_size", 0)),
+    "a kernel of nothing": (6, field(6, "kernel_size", 0)),
+    "a ceiling of nothing": (5, field(5, "batch_size", 0)),
+    "a worker without ranks": (2, field(2, "ranks", 0)),
+    "a worker of a huge number": (2, field(2, "worker", 2**40)),
+    "negative memory": (2, field(2, "device_memory_bytes", -1)),
+    "prepared on more ranks": (11, field(11, "ranks", 64)),
+    "built in negative time": (11, field(11, "build_seconds", -1.0)),
+    "round 0": (4, field(4, "round", 0)),
+    "told above 1": (14, field(14, "told_accuracy", 1.5)),
+    "a clock that stepped forward by stepping back": (55, field(55, "clock_stepped_back_seconds", -1.0)),
+    # time
+    "time runs back": (14, field(14, "at", 4.0)),
+    "before the beginning": (2, field(2, "at", -1.0)),
+    "begins late": (1, field(1, "at", 3.0)),
+    "an interval over the one before": (13, field(13, "interval.start", lambda start: start - 0.1)),
+    "an interval ends after its line": (13, field(13, "interval.end", lambda end: end + 1.0)),
+    "an interval runs back": (13, swapped),
+    "a resume without downtime": (55, field(55, "down_seconds", 0.0)),
+    "a resume of too much downtime": (55, field(55, "down_seconds", lambda down: down + 1.0)),
+    "over before its time": (21, ended_early),
+    # order of a run
+    "begins twice": (5, copied(1, 5)),
+    "goes on after the end": (98, copied(56, 98)),
+    "works on after the end": (98, copied(96, 98)),
+    "ends twice": (98, copied(97, 98)),
+    "resumed after its time": (98, resumed),
+    "another schema's resume": (55, newer_schema),
+    "a field of a later schema": (55, lambda lines: lines[54].update(rolled_back_lines=4)),
+    "a boot in schema 1": (1, lambda lines: lines[0].update(boot_id="x", boot_seconds=1.0)),
+    "rolled back without a hash": (55, rolled_back),
+    "an unknown schema": (1, field(1, "schema", 99)),
+    # the first line
+    "a configuration against its hash": (1, field(1, "config.seed", 5)),
+    "a hash against its configuration": (1, field(1, "config_hash", "0" * 64)),
+    "another seed than configured": (1, first(seed=5)),
+    "longer than configured": (1, first(duration_seconds=155.0)),
+    "less warm-up than configured": (1, first(warmup_seconds=0.0)),
+    "another length in the configuration": (1, configured(lambda config: config["schedule"].update(duration_seconds=54.0))),
+    "no window": (1, no_window),
+    "no validation images": (1, field(1, "dataset.validation_images", 0)),
+    "images in words": (1, field(1, "dataset.training_images", "512")),
+    "a data set without images": (1, field(1, "dataset", {"name": "synthetic"})),
+    "a date beyond all dates": (1, field(1, "started_unix", 1e300)),
+    "a negative seed": (1, first(seed=-1)),
+    # who is there
+    "joins twice": (3, copied(2, 3)),
+    "comes back under its number": (56, field(56, "worker", 0)),
+    "an unknown worker is lost": (21, inserted(21, "WorkerLost", worker=7, reason="")),
+    "an unknown worker measures": (5, field(5, "worker", 7)),
+    "an unknown worker is given a trial": (7, field(7, "worker", 9)),
+    "an unknown worker wants a proposal": (4, field(4, "worker", 9)),
+    "another worker works": (13, field(13, "interval.worker", 5)),
+    "work of a worker that is gone": (64, field(64, "interval.worker", 0)),
+    # proposals
+    "numbers are skipped": (16, field(16, "number", 30)),
+    "a number once more": (16, field(16, "number", 0)),
+    "a proposal that nobody asked for": (7, copied(6, 7)),
+    "a rejection that nobody asked for": (21, inserted(21, "TrialRejected", number=0, reason="")),
+    "asked for at another line": (4, field(4, "position", 1)),
+    "made from another history": (6, field(6, "position", 1)),
+    "made from another seed": (6, field(6, "seed", 1)),
+    "its own parent": (17, field(17, "parent", 3)),
+    "a parent that is younger": (17, field(17, "parent", 4)),
+    "a parent of no number": (17, field(17, "parent", -1)),
+    # trials, attempts, epochs
+    "an unknown trial is started": (7, field(7, "trial", 55)),
+    "started before it was proposed": (7, field(7, "trial", 1)),
+    "two trials at once": (16, inserted(16, "TrialStarted", trial=2, attempt=1, worker=0, epoch=1, batch_size=12)),
+    "another batch than proposed": (7, field(7, "batch_size", 63)),
+    "an attempt is left out": (74, field(74, "attempt", 5)),
+    "epochs are left out": (74, field(74, "epoch", 4)),
+    "an epoch is left out": (13, field(13, "epoch", 3)),
+    "an epoch once more": (13, field(13, "epoch", 1)),
+    "progress in another epoch": (87, field(87, "epoch", 5)),
+    "an epoch of an unknown trial": (13, field(13, "trial", 77)),
+    "an epoch of another attempt": (13, field(13, "attempt", 2)),
+    "progress of an unknown trial": (87, field(87, "trial", -9)),
+    "prepared without being started": (11, field(11, "trial", 1)),
+    "a batch that grows": (
+        12,
+        inserted(12, "BatchReduced", trial=0, attempt=1, from_batch_size=8, to_batch_size=64),
+    ),
+    "lost in another attempt": (73, field(73, "attempt", 2)),
+    "better than ever measured": (14, field(14, "accuracy", 0.9)),
+    "finished without being started": (14, field(14, "trial", 1)),
+    "finished in another attempt": (14, field(14, "attempt", 2)),
+    "finished twice": (15, copied(14, 15)),
+    "an unknown trial fails": (21, inserted(21, "TrialFailed", trial=99, reason="")),
+    "a finished trial fails": (21, inserted(21, "TrialFailed", trial=0, reason="")),
+    "a checkpoint of nobody": (21, inserted(21, "CheckpointDropped", trial=99, reason="")),
+    # no events at all
+    "an unknown event": (21, inserted(21, "ScoreRaised", by=1e15)),
+    "an unknown field": (14, lambda lines: lines[13].update(bonus=1)),
+    "a field is missing": (14, without(14, "accuracy")),
+    "words for a number": (14, field(14, "at", "soon")),
+    "nothing for a number": (14, field(14, "at", None)),
+}  # fmt: skip
+
+
+def forged(forge: Forgery) -> list[Line]:
+    lines = copy.deepcopy(REAL)
+    forge(lines)
+    return lines
+
+
+def test_the_journal_that_is_forged_is_itself_whole(tmp_path: Path) -> None:
+    folder = write(tmp_path, REAL)
+
+    assert len(list(read(folder))) == len(REAL) == 97
+    assert (folder / NAME).read_bytes().count(b"\n") == 97
+
+
+@pytest.mark.parametrize(("line", "forge"), FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_line_is_refused_by_its_number_with_what_can_be_done(
+    tmp_path: Path, line: int, forge: Forgery
+) -> None:
+    folder = write(tmp_path, forged(forge))
+
+    with pytest.raises(JournalDamaged) as refused:
+        gather(read(folder))
+
+    said = str(refused.value)
+    if "reads schemas" in said:  # a later release's journal is not damaged
+        return
+    assert f"journal damaged at line {line} of " in said
+    assert ("resume_until=" in said) == (line > 1)
+    if line > 1:
+        assert len(list(read(folder, until=line - 1))) == line - 1
+
+
+RAW = {
+    "no JSON": b'{"event":"RunEnded",}',
+    "no text": b'{"event":"RunEnded","at":60.0,"reason":"\xff\xfe"}',
+    "half a character": b'{"event":"RunEnded","at":60.0,"reason":"\\ud800"}',
+    "not a number": b'{"event":"RunEnded","at":NaN,"reason":""}',
+    "beyond all numbers": b'{"event":"RunEnded","at":1e999,"reason":""}',
+    "too deep": b'{"event":"WorkerJoined","machine":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
+    "a list": b'["RunEnded"]}',
+    "nothing": b"{}",
+}
+
+
+@pytest.mark.parametrize("raw", RAW.values(), ids=RAW)
+def test_a_sealed_line_that_is_no_event_is_refused_by_its_number(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / NAME).write_bytes(sealed([*map(body, REAL[:20]), raw]))
+
+    with pytest.raises(JournalDamaged, match=r"journal damaged at line 21 of 21: .*resume_until=20"):
+        books(read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("line", "forge"),
+    [
+        (1, configured(lambda config: config.pop("limits"))),
+        (1, configured(lambda config: config["limits"].update(attempts="two"))),
+        (1, configured(lambda config: config.pop("space"))),
+        (17, field(17, "morphs", [{"kind": "explode"}])),
+        (17, field(17, "pruned", [{"nonsense": 1}])),
+    ],
+    ids=["no limits", "limits in words", "no space", "a morph that there is not", "a point that is none"],
+)  # fmt: skip
+def test_what_only_a_resume_looks_at_is_refused_there_by_its_line(tmp_path: Path, line: int, forge: Forgery) -> None:
+    lines = forged(forge)
+    lines[0]["proposal_rules"] = RULES
+    folder = write(tmp_path / "run", lines[:-1])
+
+    with pytest.raises(JournalDamaged, match=f"journal damaged at line {line} of 96: it cannot be taken in"):
+        resumable(configure([f"resume={folder}"]))
+    books(read(folder))  # the score does not depend on it
+
+
+_NUMBERS = [0, -1, 1, 2, 3, 2**31, 2**63, 10**30, -0.0, 0.5, 1e-300, 1e12, 1e308, -1e308]
+ODD = st.sampled_from([None, True, False, *_NUMBERS, "", "x", "0", [], [1], {}, {"a": 1}])
+
+
+@given(st.data())
+@settings(max_examples=250, deadline=None)
+def test_whatever_is_written_anywhere_is_read_and_reported_or_refused_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    lines = copy.deepcopy(REAL)
+    for _ in range(data.draw(st.integers(1, 2))):
+        place: Any = data.draw(st.sampled_from(lines))
+        while True:
+            key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+            if isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
+                place = place[key]
+                continue
+            place[key] = copy.deepcopy(data.draw(ODD))  # the next change may be inside it, and every example draws it
+            break
+    if isinstance(lines[0].get("config"), dict) and data.draw(st.booleans()):
+        with suppress(TypeError, ValueError, OverflowError):
+            lines[0]["config_hash"] = config_hash(lines[0]["config"])
+    folder = write(tmp_path_factory.mktemp("run"), lines)
+
+    try:
+        report = gather(read(folder))
+    except AiperfError as refused:
+        assert "\n" not in str(refused)
+    else:
+        assert closing_lines(report)
+        for table in (tables.result, tables.time_lost, tables.trials, tables.systems, tables.run, tables.configuration):
+            assert table(report)
+        kept = books(read(folder))
+        assert json.dumps(score(kept).flops_per_second) and curve(kept)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_honest_journal_is_refused_whatever_faults_befell_its_run(seed: int) -> None:
+    # play() reads the journal again after every driver's death and at the end, and fails where a line of it is refused
+    assert play(random_case(10_000 + seed)).journal
+
+
+def test_a_run_of_the_name_is_found_and_refused_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aiperf.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "runs" / "forged", forged(FORGERIES["its own parent"][1]))
+
+    status = main(["report", "forged"])
+
+    assert status == 2
+    assert run_folder("forged") == Path("runs/forged")
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "aiperf: journal damaged at line 17 of 97: no run can write it: a parent was proposed before"
+    )

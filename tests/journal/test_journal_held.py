@@ -1,0 +1,315 @@
+"""A journal under its driver: locked, kept, and missed when it is taken away; what is rolled back is kept and told of."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.drive.run_clock import HostTime, WallClock, host_time
+from aiperf.drive.session import resumption
+from aiperf.errors import JournalNotWritten, JournalTakenAway
+from aiperf.journal.events import RunResumed, RunStarted
+from aiperf.journal.journal import NAME, Journal, read
+from aiperf.rules.state import replay
+from tests.journals import ended, evaluated, finished, interval, one_trial, resumed, started
+
+RUN = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9))
+
+
+def written(folder: Path) -> Path:
+    path = folder / NAME
+    with Journal(path) as journal:
+        journal.append(RUN)
+    return path
+
+
+def taken_up(path: Path, until: int | None = None) -> Journal:
+    reader = read(path, until)
+    list(reader)
+    return Journal(path, reader.reading)
+
+
+# --- what is cut off
+
+
+def test_what_was_kept_of_an_earlier_cut_is_never_overwritten(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    tails = []
+    for round_ in range(3):
+        tails.append(b"".join(path.read_bytes().splitlines(keepends=True)[4:]))
+        with taken_up(path, until=4) as journal:
+            journal.append([resumed(40 + round_, down_seconds=40.0 + round_), ended(90 + round_)])
+
+    kept = [tmp_path / f"{NAME}.after-line-4{suffix}" for suffix in ("", ".2", ".3")]
+
+    assert [file.read_bytes() for file in kept] == tails
+    assert len(set(tails)) == 3
+
+
+def test_a_cut_says_how_many_lines_it_took_their_hash_and_where_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with path.open("ab") as file:
+        file.write(b'{"torn')
+    tail = b"".join(path.read_bytes().splitlines(keepends=True)[5:])
+
+    with taken_up(path, until=5) as journal:
+        cut = journal.cut
+
+    assert cut is not None
+    assert (cut.lines, cut.sha256) == (3, hashlib.sha256(tail).hexdigest())
+    assert cut.kept.read_bytes() == tail
+
+
+def test_old_lines_go_only_when_the_line_that_tells_of_them_is_on_disk(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    before = path.read_bytes()
+
+    with taken_up(path, until=4) as journal:
+        assert path.read_bytes() == before  # a driver that dies here has rolled nothing back
+        journal.append([resumed(40, down_seconds=40.0, rolled_back_lines=4, cut_sha256="")])
+
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert lines[:4] == before.splitlines(keepends=True)[:4]
+    assert len(lines) == 5 and b"RunResumed" in lines[4]
+
+
+def test_a_rollback_stands_in_the_journal_and_beside_the_score(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with taken_up(path, until=5) as journal:
+        standing = replay(read_again := list(read(path, until=5)))
+        first = read_again[0]
+        assert isinstance(first, RunStarted)
+        line = resumption(standing, first, HostTime(1_000_060.0, None, 5.0), journal.cut)
+        journal.append([line, ended(100.0)])
+
+    kept = books(read(path))
+
+    assert line.rolled_back_lines == 3 and line.cut_sha256
+    assert kept.rollbacks == [(60.0, 3)]
+    assert any("rolled back at 60 s: 3 lines" in doubt for doubt in score(kept).doubts)
+
+
+def test_a_torn_line_is_dropped_without_being_called_a_rollback(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with path.open("ab") as file:
+        file.write(b'{"torn')
+
+    with taken_up(path) as journal:
+        assert journal.cut is not None and journal.cut.lines == 0
+        journal.append([resumed(40, down_seconds=10.0)])
+
+    assert books(read(path)).rollbacks == []
+
+
+# --- its lock
+
+
+@pytest.fixture(scope="module")
+def no_locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that stands in for a file system without locks."""
+    library = tmp_path_factory.mktemp("flock") / "flock_double.so"
+    source = Path(__file__).with_name("flock_double.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EIO])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "taken up"])
+def test_a_file_system_without_locks_is_no_other_driver(
+    tmp_path: Path, no_locks: Path, number: int, is_new: bool
+) -> None:
+    path = tmp_path / NAME if is_new else written(tmp_path)
+    script = """
+import sys
+from pathlib import Path
+from aiperf.errors import AiperfError
+from aiperf.journal.journal import Journal, Reading, read
+path = Path(sys.argv[1])
+try:
+    if path.exists():
+        reader = read(path)
+        list(reader)
+        Journal(path, reader.reading)
+    else:
+        Journal(path)
+except AiperfError as error:
+    print(type(error).__name__, error)
+"""
+
+    said = subprocess.run(
+        [sys.executable, "-c", script, path],
+        env=os.environ | {"LD_PRELOAD": str(no_locks), "AIPERF_FLOCK_ERRNO": str(number)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert said.startswith("JournalNotLocked ") and "another driver" not in said
+    assert ("keeps no locks" in said) == (number != errno.EIO)
+    assert os.strerror(number) in said and "runs=FOLDER" in said
+    assert path.exists() != is_new  # an empty journal would look like a run
+
+
+# --- taken away while it is written
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def moved_away(path: Path) -> None:
+    path.rename(path.with_suffix(".old"))
+
+
+def folder_removed(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def edited_in_place(path: Path) -> None:
+    subprocess.run(["sed", "-i", "s/cpu/gpu/", path], check=True)
+
+
+def copied_over(path: Path) -> None:
+    """The same bytes in another file: what is written now goes into one that has no name."""
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.with_suffix(".copy").rename(path)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def added_to(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"a note\n")
+
+
+AWAY = [removed, moved_away, folder_removed, edited_in_place, copied_over]
+CHANGED = [cut, emptied, added_to]
+
+
+@pytest.mark.parametrize("harm", [*AWAY, *CHANGED], ids=lambda harm: harm.__name__)
+def test_a_driver_whose_journal_is_taken_away_stops_at_its_next_commit(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with Journal(folder / NAME) as journal:
+        journal.append(RUN)
+        whole = (folder / NAME).read_bytes()
+        harm(folder / NAME)
+
+        with pytest.raises(
+            JournalTakenAway, match=r"The run stops; .* is kept in|The run stops; .* are kept in"
+        ) as error:
+            journal.append([ended()])
+
+    said = str(error.value)
+    assert f"resume={folder}" in said
+    kept = Path(said.split("kept in '")[1].split("'")[0])
+    if harm in AWAY:
+        # all of it was still open here: put back, it goes on
+        assert kept.read_bytes().startswith(whole)
+        kept.replace(folder / NAME)
+        assert list(read(folder)) == [*RUN, ended()]
+    else:
+        assert b'"event":"RunEnded"' in kept.read_bytes() and kept.read_bytes().count(b"\n") == 1
+
+
+def test_what_could_not_be_written_is_kept_even_twice(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with taken_up(path) as journal:
+        removed(path)
+        for _ in range(2):
+            with pytest.raises(JournalTakenAway):
+                journal.append([ended()])
+
+    name = f"{NAME}.saved-after-line-{len(RUN)}"
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"{name}.2").read_bytes()
+
+
+def test_a_journal_that_may_not_be_changed_any_more_ends_in_an_error_that_says_so(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with taken_up(path) as journal:
+        if subprocess.run(["chattr", "+i", path], capture_output=True, check=False).returncode != 0:
+            pytest.skip("this file system or user makes no file immutable (chattr +i)")
+        try:
+            with pytest.raises(JournalNotWritten, match=r"could not be written .*could not be taken back.*resume="):
+                journal.append([ended()])
+        finally:
+            subprocess.run(["chattr", "-i", path], check=True)
+
+    assert list(read(path)) == RUN
+
+
+# --- its clock
+
+BOOT = "4a0a1f6e-0000-4000-8000-000000000001"
+BEGAN = started(boot_id=BOOT, boot_seconds=500.0)
+
+
+def taken_up_at(unix: float, boot_id: str | None, boot_seconds: float, since: RunResumed | None = None) -> RunResumed:
+    """A run that began at 1,000,000 s of the wall clock and 500 s after its host's boot, and was last heard of at 40 s."""
+    lines = [BEGAN, *RUN[1:]] if since is None else [BEGAN, *RUN[1:], since]
+    return resumption(replay(lines), BEGAN if since is None else since, HostTime(unix, boot_id, boot_seconds))
+
+
+@pytest.mark.parametrize("step", [-86_400.0, 0.0, 86_400.0])
+def test_on_the_same_boot_a_wall_clock_that_was_set_changes_nothing_but_is_told(step: float) -> None:
+    line = taken_up_at(1_000_060.0 + step, BOOT, 560.0)
+
+    assert (line.at, line.down_seconds) == (60.0, 30.0)
+    assert line.clock_stepped_forward_seconds - line.clock_stepped_back_seconds == step
+    found = score(books([BEGAN, *RUN[1:], line, ended()]))
+    told = [doubt for doubt in found.doubts if "wall clock stepped" in doubt]
+    assert len(told) == (step != 0)
+    assert all(("forward" if step > 0 else "back") in doubt for doubt in told)
+
+
+@pytest.mark.parametrize("boot_id", [None, "another"])
+def test_after_another_boot_there_is_only_the_wall_clock(boot_id: str | None) -> None:
+    line = taken_up_at(1_000_060.0, boot_id, 3.0)
+
+    assert (line.at, line.down_seconds) == (60.0, 30.0)
+    assert line.clock_stepped_back_seconds == line.clock_stepped_forward_seconds == 0
+
+
+def test_a_second_resume_counts_from_the_first() -> None:
+    since = resumed(60.0, down_seconds=30.0, boot_id="another", boot_seconds=7.0)
+
+    line = taken_up_at(1_000_000.0, "another", 17.0, since)
+
+    assert line.at == 70.0
+
+
+def test_a_clock_that_is_kept_right_by_less_than_a_second_is_no_doubt() -> None:
+    line = taken_up_at(1_000_060.4, BOOT, 560.0)
+
+    found = score(books([BEGAN, *RUN[1:], line, ended()]))
+
+    assert not any("wall clock" in doubt for doubt in found.doubts)
+
+
+def test_this_host_tells_its_boot_and_the_drivers_clock_goes_by_it() -> None:
+    before = host_time()
+    clock = WallClock(already=5.0)
+
+    now, after = clock.now(), host_time()
+
+    assert before.boot_id == after.boot_id
+    assert 5.0 <= now <= 5.0 + after.boot_seconds - before.boot_seconds + 1e-6

@@ -1,0 +1,497 @@
+"""What words become, and what is decided: late, doubled and overtaken words change nothing; lost work is done again."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from aiperf.journal.events import (
+    AnyEvent,
+    BatchReduced,
+    Cause,
+    EpochFinished,
+    Progress,
+    RunResumed,
+    TrialFailed,
+    TrialLost,
+    TrialPrepared,
+    TrialRejected,
+    WorkerLost,
+)
+from aiperf.journal.messages import (
+    Advanced,
+    CheckpointGone,
+    Crashed,
+    Done,
+    EpochDone,
+    OutOfMemory,
+    Prepared,
+    WorkerDown,
+    WorkerUp,
+)
+from aiperf.rules.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
+from aiperf.rules.interpret import hear
+from aiperf.rules.state import Run, evolve, replay
+from tests.journals import (
+    begun,
+    evaluated,
+    finished,
+    interval,
+    joined,
+    one_trial,
+    proposed,
+    requested,
+    resumed,
+    started,
+)
+
+
+def advanced(
+    trial: int, epoch: int, training: int, validation: int = 0, attempt: int = 1, batch_size: int = 32
+) -> Advanced:
+    return Advanced(
+        trial=trial,
+        attempt=attempt,
+        epoch=epoch,
+        batch_size=batch_size,
+        training_images=training,
+        validation_images=validation,
+        busy_seconds=1.0,
+        communication_seconds=0.0,
+        validation_seconds=0.0,
+        input_seconds=0.0,
+        checkpoint_seconds=0.0,
+    )
+
+
+def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> EpochDone:
+    return EpochDone(
+        advanced=advanced(trial, epoch, 100, 50, attempt),
+        accuracy=accuracy,
+        validation_loss=1 - accuracy,
+        training_loss=1.0,
+        learning_rate=0.1,
+        checkpoint=True,
+    )
+
+
+PREPARED = Prepared(
+    trial=0,
+    attempt=1,
+    precision="fp32",
+    ranks=2,
+    compiled=False,
+    cuda_graphs=False,
+    build_seconds=0.1,
+    weights_seconds=0.1,
+    compile_seconds=0.0,
+)
+
+
+def heard(run: Run, word: object, now: float) -> list[AnyEvent]:
+    events = hear(run, word, now)  # type: ignore[arg-type]
+    for event in events:
+        evolve(run, event)
+    return events
+
+
+def images_of(event: AnyEvent) -> int:
+    """Training images that an event tells of."""
+    interval = event.interval if isinstance(event, Progress | EpochFinished) else None
+    return 0 if interval is None else interval.training_images
+
+
+def test_sums_become_intervals_that_tile_the_attempt() -> None:
+    run = replay(one_trial())
+
+    events = [event for at, done in ((5.0, 10), (7.0, 30), (9.0, 60)) for event in heard(run, advanced(0, 1, done), at)]
+
+    assert [(e.start, e.end, e.training_images) for e in events if isinstance(e, Progress)] == [
+        (2, 5, 10),
+        (5, 7, 20),
+        (7, 9, 30),
+    ]
+
+
+def test_the_clocks_of_an_interval_add_up_to_no_more_than_its_length_and_the_rest_is_told_in_the_next() -> None:
+    run = replay(one_trial())
+    word = msgspec.structs.replace(
+        advanced(0, 1, 10), busy_seconds=2.5, communication_seconds=2.0, validation_seconds=1.0, input_seconds=0.75
+    )
+
+    (first,) = heard(run, msgspec.structs.replace(word, checkpoint_seconds=0.5), 5.0)
+    (second,) = heard(run, msgspec.structs.replace(word, checkpoint_seconds=0.5, training_images=20), 7.0)
+
+    assert isinstance(first, Progress) and isinstance(second, Progress)
+    assert (first.busy_seconds, first.communication_seconds, first.validation_seconds) == (2.5, 2.0, 0.5)
+    assert (first.input_seconds, first.checkpoint_seconds) == (0.5, 0.0)
+    assert (second.busy_seconds, second.input_seconds, second.checkpoint_seconds) == (0.0, 0.25, 0.5)
+
+
+def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+
+    assert heard(run, advanced(0, 1, 30), 6.0) == []
+    assert heard(run, advanced(0, 1, 20), 6.0) == []
+    heard(run, epoch_done(0, 1, 0.5), 7.0)
+    assert heard(run, epoch_done(0, 1, 0.5), 8.0) == []
+    assert heard(run, advanced(0, 1, 90), 8.0) == []
+    assert heard(run, advanced(0, 2, 10, attempt=2), 8.0) == []
+
+
+def test_a_word_from_before_the_memory_ran_out_is_not_taken_for_one_of_the_pass_that_was_begun_again() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+    heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+
+    assert heard(run, advanced(0, 1, 40, batch_size=32), 7.0) == []
+    assert [
+        e.training_images for e in heard(run, advanced(0, 1, 20, batch_size=16), 8.0) if isinstance(e, Progress)
+    ] == [20]
+
+
+def test_a_pass_with_a_smaller_batch_tells_of_the_reduction_whose_own_word_is_lost() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+
+    reduced, progress = heard(run, advanced(0, 1, 20, batch_size=16), 8.0)
+
+    assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
+    assert isinstance(progress, Progress) and progress.training_images == 20
+    assert heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
+
+
+def test_an_epoch_that_ended_counts_though_its_word_comes_after_the_next_one_ran_out_of_memory() -> None:
+    run = replay(one_trial())
+    heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+
+    events = heard(run, epoch_done(0, 1, 0.5), 7.0)
+
+    (ended,) = events
+    assert isinstance(ended, EpochFinished) and ended.interval is not None
+    assert (ended.interval.training_images, ended.interval.validation_images) == (100, 50)
+    assert run.trials[0].batch_size == 16
+
+
+def test_the_end_of_an_epoch_is_one_line_with_the_work_since_the_last_interval() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+
+    (ended,) = heard(run, epoch_done(0, 1, 0.5), 7.0)
+
+    assert isinstance(ended, EpochFinished) and ended.interval is not None
+    interval = ended.interval
+    assert (interval.start, interval.end) == (5, 7)
+    assert (interval.training_images, interval.validation_images) == (70, 50)
+    assert run.trials[0].interval_end == 7
+
+
+def test_the_end_of_an_epoch_whose_work_has_all_been_said_has_no_interval() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 100, 50), 5.0)
+
+    (ended,) = heard(run, epoch_done(0, 1, 0.5), 7.0)
+
+    assert isinstance(ended, EpochFinished) and ended.interval is None
+
+
+def test_the_end_of_an_epoch_may_be_the_first_to_tell_of_a_smaller_batch() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 30), 5.0)
+    word = epoch_done(0, 1, 0.5)
+    word = msgspec.structs.replace(word, advanced=msgspec.structs.replace(word.advanced, batch_size=16))
+
+    reduced, ended = heard(run, word, 7.0)
+
+    assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
+    assert isinstance(ended, EpochFinished) and ended.interval is not None
+    assert ended.interval.training_images == 100
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_order_and_repetition_words_come_in_the_images_add_up(seed: int) -> None:
+    words: list[object] = [advanced(0, 1, done) for done in range(10, 100, 10)]
+    chooser = random.Random(seed)
+    words = chooser.sample(words, k=chooser.randint(0, 9)) + chooser.choices(words, k=4)
+    run = replay(one_trial())
+
+    events = [event for at, word in enumerate([*words, epoch_done(0, 1, 0.5)]) for event in heard(run, word, 3.0 + at)]
+
+    assert sum(images_of(event) for event in events) == 100
+    assert sum(isinstance(e, EpochFinished) for e in events) == 1
+
+
+def test_late_words_of_a_dead_attempt_change_nothing() -> None:
+    run = replay(one_trial(TrialLost(at=4, trial=0, attempt=1, reason="killed"), begun(0, 5, attempt=2)))
+    before = run.lines
+
+    for word in (
+        advanced(0, 1, 50),
+        epoch_done(0, 1, 0.9),
+        Done(trial=0, attempt=1, reason="epochs"),
+        OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
+        Crashed(trial=0, attempt=1, reason="", retry=True),
+    ):
+        assert heard(run, word, 6.0) == []
+    assert run.lines == before
+
+
+def starts_asked_for(run: Run, now: float) -> list[int]:
+    """Of the requests that are called for, those of the starting network."""
+    return [c.number for c in decide(run, now) if isinstance(c, Request) and c.starting_network]
+
+
+def test_the_starting_network_is_asked_for_once_whatever_the_number_of_workers() -> None:
+    assert starts_asked_for(replay([started(), joined(0), joined(1), joined(2)]), 1.0) == [0]
+    assert starts_asked_for(replay([started(), joined(0), joined(1), requested(0)]), 1.0) == []
+
+
+GIVEN_UP = [
+    event
+    for attempt in (1, 2, 3)
+    for event in (begun(0, 4, attempt=attempt), TrialLost(at=4, trial=0, attempt=attempt, reason="x"))
+]
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        [TrialRejected(at=3, number=0, reason="its generator died")],
+        [WorkerLost(at=3, worker=0, reason="power"), joined(2, 3)],
+        [proposed(0), WorkerLost(at=3, worker=0, reason="power"), joined(2, 3)],
+        [resumed(3), joined(2, 3)],
+        [proposed(0), *GIVEN_UP, TrialFailed(at=5, trial=0, reason="lost 3 times")],
+    ],
+    ids=["rejected", "its worker lost before the answer", "withdrawn", "resumed", "given up"],
+)
+def test_the_starting_network_is_asked_for_again_until_a_trial_of_it_has_finished(fate: list[AnyEvent]) -> None:
+    run = replay([started(), joined(0), joined(1), requested(0, worker=0), requested(1, worker=1), *fate])
+
+    assert starts_asked_for(run, 6.0) == [2]
+
+    worker = max(run.workers)
+    for event in (
+        requested(2, worker=worker, starting_network=True),
+        proposed(2),
+        begun(2, 7, worker=worker),
+        evaluated(2, 8, 0.5),
+        finished(2, 8, 0.5),
+    ):
+        evolve(run, event)
+        assert starts_asked_for(run, 8.0) == []
+
+
+def test_nothing_is_asked_for_before_a_starting_network_that_was_lost_too_often_is_given_up() -> None:
+    run = replay([started(), joined(0), requested(0), proposed(0), *GIVEN_UP])
+
+    assert [type(command) for command in decide(run, 5.0)] == [GiveUp]
+
+    evolve(run, TrialFailed(at=5, trial=0, reason="lost 3 times"))
+    assert starts_asked_for(run, 5.0) == [1]
+
+
+def test_a_starting_network_that_failed_as_often_as_the_limit_is_not_asked_for_again() -> None:
+    run = replay([started(), joined(0)])
+
+    asked = []
+    for number in range(5):
+        asked += [number] if starts_asked_for(run, 1.0) else []
+        evolve(run, requested(number, starting_network=number < 3))
+        evolve(run, proposed(number))
+        evolve(run, begun(number, 1.0))
+        evolve(run, TrialFailed(at=1.0, trial=number, reason="out of memory even at batch 4"))
+
+    assert asked == [0, 1, 2]  # limits.attempts
+
+
+def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:
+    run = replay([started(), joined(), requested(0), proposed(0)])
+
+    assert Start(0, 1, 0, 1, 1) in decide(run, 1.0)
+    evolve(run, begun(0, 1.0))
+    assert not any(isinstance(command, Start) for command in decide(run, 2.0))
+    assert run.workers[0].round == 1
+
+
+def test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_counted_anew() -> None:
+    run = replay(
+        one_trial(
+            evaluated(0, 5, 0.5),
+            interval(0, 5, 6, 40, epoch=2),
+            WorkerLost(at=7, worker=0, reason="power"),
+            joined(1, 8),
+        )
+    )
+
+    start = next(command for command in decide(run, 9.0) if isinstance(command, Start))
+
+    assert start == Start(trial=0, attempt=2, worker=1, epoch=2, round=1)
+    evolve(run, begun(0, 9, attempt=2, worker=1, epoch=2))
+    assert run.workers[1].round == 1  # it came back on the same host, and took its rounds up
+
+
+def test_a_worker_that_joins_on_another_host_begins_with_round_one() -> None:
+    run = replay(one_trial(joined(1, 3, host="b")))
+
+    assert [c.round for c in decide(run, 4.0) if isinstance(c, Request) and c.worker == 1] == [1]
+
+
+def test_a_trial_lost_as_often_as_the_limit_is_given_up() -> None:
+    events = one_trial()
+    for attempt in (1, 2, 3):
+        events += [TrialLost(at=4, trial=0, attempt=attempt, reason="x")]
+        events += [begun(0, 4, attempt=attempt + 1)] if attempt < 3 else []
+
+    assert any(isinstance(c, GiveUp) and c.trial == 0 for c in decide(replay(events), 5.0))
+
+
+def test_a_driver_that_was_killed_is_not_held_against_a_trial() -> None:
+    events = one_trial()
+    for time in range(5):
+        events += [
+            RunResumed(at=4 + time, down_seconds=0, clock_stepped_back_seconds=0, versions={}, machine={}),
+            joined(time + 1, 4 + time),
+            begun(0, 4 + time, attempt=time + 2, worker=time + 1),
+        ]
+    events += [TrialLost(at=10, trial=0, attempt=6, reason="x")]
+
+    assert not any(isinstance(command, GiveUp) for command in decide(replay(events), 10.0))
+
+
+def test_a_silent_worker_is_written_off() -> None:
+    run = replay([started(duration=5000), *one_trial()[1:]])
+
+    assert not any(isinstance(command, WriteOff) for command in decide(run, 601.0))
+    assert any(isinstance(command, WriteOff) and command.worker == 0 for command in decide(run, 602.0))
+
+
+def test_a_word_from_a_worker_that_was_written_off_raises_nobody_from_the_dead() -> None:
+    run = replay(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
+
+    up = WorkerUp(worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={})
+
+    assert hear(run, up, 6.0) == []
+    assert hear(run, WorkerDown(worker=0, reason="again"), 6.0) == []
+
+
+def test_a_missing_checkpoint_of_the_trial_itself_begins_it_again() -> None:
+    events = one_trial(
+        evaluated(0, 5, 0.5), TrialLost(at=6, trial=0, attempt=1, reason="x"), begun(0, 7, attempt=2, epoch=2)
+    )
+    run = replay(events)
+
+    heard(run, CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
+
+    assert Start(0, 3, 0, 1, 1) in decide(run, 9.0)
+
+
+def test_a_missing_parent_fails_the_trial_and_is_no_parent_any_more() -> None:
+    events = one_trial(
+        evaluated(0, 5, 0.5), finished(0, 5, 0.5), requested(1, round=2), proposed(1, 6, parent=0), begun(1, 7)
+    )
+    run = replay(events)
+
+    heard(run, CheckpointGone(trial=1, attempt=1, missing=0, reason="no file"), 8.0)
+
+    assert run.trials[1].is_settled and run.trials[0].saved_epoch == 0 and run.workers[0].trial is None
+
+
+def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() -> None:
+    events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01), requested(1, round=2), proposed(1, 3, parent=0))
+    for number in range(2, 35):
+        events += [
+            requested(number),
+            proposed(number, 4),
+            begun(number, 4),
+            evaluated(number, 5, 0.5),
+            finished(number, 5, 0.5),
+        ]
+    run = replay(events)
+
+    assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+    evolve(run, begun(1, 6))
+    evolve(run, evaluated(1, 7, 0.6))
+    evolve(run, finished(1, 7, 0.6))
+    dropped = {c.trial for c in decide(run, 8.0) if isinstance(c, DropCheckpoint)}
+    assert 0 in dropped and len(dropped) == 35 - 32
+
+
+def test_weights_that_fell_out_of_the_best_are_kept_when_a_proposal_names_them_before_they_are_dropped() -> None:
+    events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01))
+    for number in range(1, 34):
+        events += [
+            requested(number),
+            proposed(number, 4),
+            begun(number, 4),
+            evaluated(number, 5, 0.5),
+            finished(number, 5, 0.5),
+        ]
+    events += [requested(34, round=35)]
+    run = replay(events)
+    assert any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+
+    evolve(run, proposed(34, 6.0, parent=0))
+    assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+
+    evolve(run, begun(34, 6))
+    evolve(run, finished(34, 7, 0.02))
+    assert any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 8.0))
+
+
+@pytest.mark.parametrize(("now", "reason"), [(99.9, None), (100.0, "duration"), (200.0, "duration")])
+def test_the_run_ends_with_its_declared_time(now: float, reason: str | None) -> None:
+    assert [c.reason for c in decide(replay(one_trial()), now) if isinstance(c, End)] == ([reason] if reason else [])
+
+
+def test_a_doubled_word_that_a_trial_is_prepared_is_one_event() -> None:
+    run = replay(one_trial())
+    assert [type(event) for event in heard(run, PREPARED, 3.0)] == [TrialPrepared]
+    assert heard(run, PREPARED, 4.0) == []
+    heard(run, Crashed(trial=0, attempt=1, reason="x", retry=True), 5.0)
+    evolve(run, begun(0, 6.0, attempt=2))
+    assert heard(run, msgspec.structs.replace(PREPARED, attempt=2), 7.0) != []
+
+
+def test_a_word_that_a_trial_is_prepared_which_comes_after_work_cuts_nothing_off_the_next_interval() -> None:
+    run = replay(one_trial())
+    heard(run, advanced(0, 1, 10), 5.0)
+
+    heard(run, PREPARED, 6.0)
+    (progress,) = heard(run, advanced(0, 1, 30), 8.0)
+
+    assert isinstance(progress, Progress) and (progress.start, progress.end) == (5.0, 8.0)
+
+
+def test_checkpoints_of_trials_that_cannot_grow_are_dropped_but_the_best_of_them() -> None:
+    """Parents are looked for among the others alone: 40 full networks at the top leave the weights of one that can grow."""
+    events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01))
+    for number in range(1, 41):
+        events += [
+            requested(number),
+            msgspec.structs.replace(proposed(number, 4), can_grow=False),
+            begun(number, 4),
+            evaluated(number, 5, 0.5 + number % 7 / 100),
+            finished(number, 5, 0.5 + number % 7 / 100),
+        ]
+    run = replay(events)
+
+    dropped = {c.trial for c in decide(run, 6.0) if isinstance(c, DropCheckpoint)}
+
+    assert dropped == set(range(1, 41)) - {6}  # of equals the first
+    assert run.retained == {0, 6}
+
+
+@pytest.mark.parametrize("cause", ["divergence", "memory", "network", "machine"])
+def test_a_failed_trial_says_whose_failure_it_was(cause: Cause) -> None:
+    word = Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
+
+    assert hear(replay(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
+
+
+def test_a_trial_whose_parents_weights_are_gone_failed_by_the_machine() -> None:
+    (_, failed) = hear(replay(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0)
+
+    assert isinstance(failed, TrialFailed) and failed.cause == "machine"

@@ -1,0 +1,369 @@
+"""When proposals are asked for: late, so that they know what has happened, and never so late that a worker waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.accounting.work_log import books
+from aiperf.journal.events import (
+    AnyEvent,
+    CheckpointDropped,
+    ProposalRequested,
+    RunStarted,
+    TrialFailed,
+    TrialFinished,
+    TrialLost,
+    TrialRejected,
+    TrialStarted,
+    WorkerLost,
+)
+from aiperf.journal.journal import NAME, read
+from aiperf.report.fold import collect
+from aiperf.rules.decide import Command, GiveUp, Request, Start, decide
+from aiperf.rules.limits import ScheduleConf
+from aiperf.rules.observations import news
+from aiperf.rules.procedure import end_of_trial, nears_its_end
+from aiperf.rules.state import Run, evolve, replay
+from aiperf.simulate.audit.random_runs import Case, play
+from searchers.history import Began, Withdrawn
+from tests.journals import LIMITS, SCHEDULE, begun, evaluated, finished, joined, proposed, requested, started
+
+FIRST: list[AnyEvent] = [started(), joined(0), requested(0), proposed(0), begun(0, 1.0)]
+"""A worker that trains the starting network, 2 epochs at most."""
+KNOWN: list[AnyEvent] = [*FIRST, evaluated(0, 2.0, 0.5), evaluated(0, 3.0, 0.5, epoch=2), finished(0, 3.0, 0.5)]
+"""A trial has finished, and its worker idles."""
+
+
+def asked(run: Run, now: float = 10.0) -> list[tuple[int, int, bool]]:
+    """(worker, round, whether it is a spare) of the proposals that are to be asked for."""
+    return [(c.worker, c.round, c.spare) for c in decide(run, now) if isinstance(c, Request)]
+
+
+def carried_out(run: Run, now: float = 10.0) -> list[Command]:
+    """All that is decided until there is nothing more, as the driver has it written down."""
+    done: list[Command] = []
+    while commands := [c for c in decide(run, now) if isinstance(c, Request | Start | GiveUp)]:
+        for command in commands:
+            done.append(command)
+            match command:
+                case Request():
+                    evolve(run, requested(command.number, command.worker, now, command.round))
+                case Start():
+                    evolve(run, start(command, now))
+                case GiveUp():
+                    evolve(run, TrialFailed(at=now, trial=command.trial, reason=command.reason))
+    return done
+
+
+def start(command: Start, now: float) -> TrialStarted:
+    return TrialStarted(
+        at=now,
+        trial=command.trial,
+        attempt=command.attempt,
+        worker=command.worker,
+        epoch=command.epoch,
+        batch_size=32,
+        round=command.round,
+    )
+
+
+# --- as late as can be
+
+procedures = st.builds(
+    lambda epochs, patience, step: ScheduleConf(
+        epochs=sorted(epochs), patience=patience, patience_step=step
+    ).procedure(),
+    st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    st.integers(1, 8),
+    st.integers(0, 2),
+)
+losses = st.lists(st.floats(0.0, 3.0), max_size=14)
+
+
+@given(procedures, st.integers(1, 6), losses, st.floats(0.0, 3.0))
+def test_no_trial_is_over_by_its_rules_that_was_not_near_its_end_before(
+    procedure: Any, round_: int, before: list[float], last: float
+) -> None:
+    is_over = end_of_trial(procedure, round_, [*before, last]) is not None
+
+    assert nears_its_end(procedure, round_, before) or not is_over
+    if nears_its_end(procedure, round_, before):
+        assert end_of_trial(procedure, round_, [*before, float("inf")]) is not None
+
+
+@given(procedures, st.integers(1, 6), losses)
+def test_a_trial_is_near_its_end_in_its_rounds_last_epoch_or_one_short_of_its_patience(
+    procedure: Any, round_: int, before: list[float]
+) -> None:
+    best, since = float("inf"), 0
+    for loss in before:
+        best, since = (loss, 0) if loss < best - procedure.improvement else (best, since + 1)
+    limit = procedure.epochs[min(round_, len(procedure.epochs)) - 1]
+    patience = min(procedure.patience + procedure.patience_step * (round_ - 1), procedure.largest_patience)
+
+    assert nears_its_end(procedure, round_, before) == (len(before) >= limit - 1 or since >= patience - 1)
+
+
+def test_no_proposal_is_asked_for_before_the_epoch_after_which_a_trial_may_be_over() -> None:
+    run = replay([started(config={"limits": LIMITS, "schedule": SCHEDULE | {"epochs": [4]}}), *FIRST[1:]])
+
+    for epoch in (1, 2):
+        assert asked(run) == []
+        evolve(run, evaluated(0, 1.0 + epoch, 0.1 * epoch, epoch=epoch))
+    assert asked(run) == []
+    evolve(run, evaluated(0, 4.0, 0.3, epoch=3))
+
+    assert asked(run) == [(0, 2, False)]
+
+
+def test_a_trial_that_may_stop_early_has_its_workers_next_proposal_asked_for() -> None:
+    run = replay(
+        [started(config={"limits": LIMITS, "schedule": SCHEDULE | {"epochs": [9], "patience": 2}}), *FIRST[1:]]
+    )
+    evolve(run, evaluated(0, 2.0, 0.5, epoch=1))
+    assert asked(run) == []
+
+    evolve(run, evaluated(0, 3.0, 0.5, epoch=2))
+
+    assert asked(run) == [(0, 2, False)]
+
+
+def test_a_trial_that_is_taken_up_in_its_last_epoch_has_the_next_proposal_asked_for_at_once() -> None:
+    run = replay([*FIRST, evaluated(0, 2.0, 0.5), WorkerLost(at=3.0, worker=0, reason="power"), joined(1, 4.0)])
+
+    done = carried_out(run)
+
+    assert [type(c) for c in done] == [Start, Request]
+    assert isinstance(done[0], Start) and (done[0].attempt, done[0].epoch, done[0].round) == (2, 2, 1)
+
+
+def test_an_idle_worker_asks_at_once_and_again_when_nothing_comes_of_it() -> None:
+    run = replay([started(), joined(0), joined(1)])
+    assert asked(run) == [(0, 1, False), (1, 1, False)]
+
+    carried_out(run)
+    assert asked(run) == []
+    evolve(run, TrialRejected(at=1.0, number=1, reason="nothing"))
+
+    assert asked(run) == [(1, 1, False)]
+
+
+def test_a_worker_that_is_given_a_lost_trial_is_not_asked_for_another() -> None:
+    run = replay([*FIRST, TrialLost(at=2.0, trial=0, attempt=1, reason="a rank died")])
+
+    (begins,) = carried_out(run)
+
+    assert isinstance(begins, Start) and begins.trial == 0
+
+
+# --- one stands by
+
+
+def test_a_spare_is_asked_for_once_a_trial_of_the_run_has_finished_and_not_before() -> None:
+    others: list[AnyEvent] = [joined(1, 1.0), requested(1, worker=1), proposed(1, 1.0), begun(1, 1.0, worker=1)]
+    run = replay([*KNOWN[:-1], *others])
+    carried_out(run)
+
+    evolve(run, KNOWN[-1])
+
+    # worker 0 idles, with one under way, and is in need; worker 1 is in its first epoch of two
+    assert asked(run) == [(0, 2, False), (1, 2, True)]
+    carried_out(run)
+    assert asked(run) == []
+
+
+def with_a_spare() -> Run:
+    """Trial 1 of two rounds is in its first epoch of three, and proposal 2 stands by."""
+    return replay(
+        [*KNOWN, requested(1, round=2), proposed(1, 4.0, parent=0), begun(1, 4.0), requested(2, round=3), proposed(2)]
+    )
+
+
+def test_a_spare_waits_for_as_long_as_trials_end_as_they_should() -> None:
+    run = with_a_spare()
+
+    for epoch in (1, 2, 3):
+        evolve(run, evaluated(1, 4.0 + epoch, 0.1 * epoch, epoch=epoch))
+        if epoch == 2:
+            assert asked(run) == [(0, 3, False)]
+            evolve(run, requested(3, round=3))
+            evolve(run, proposed(3, 6.5))
+        else:
+            assert asked(run) == []
+    evolve(run, finished(1, 8.0, 0.3))
+
+    assert [(c.trial, c.round) for c in carried_out(run) if isinstance(c, Start)] == [(3, 3)]
+    assert run.workers[0].waiting == [2] and asked(run) == []
+
+
+def test_a_spare_is_trained_at_once_as_its_workers_next_round_and_only_then_is_another_asked_for() -> None:
+    run = with_a_spare()
+    evolve(run, evaluated(1, 5.0, 0.5))
+    run.trials[2].round = 2  # as if it had been asked for in an earlier round
+    evolve(run, TrialFailed(at=6.0, trial=1, reason="it diverged"))
+
+    done = carried_out(run)
+
+    assert isinstance(done[0], Start) and (done[0].trial, done[0].attempt, done[0].round) == (2, 1, 3)
+    assert [(c.round, c.spare) for c in done[1:] if isinstance(c, Request)] == [(4, True)] and len(done) == 2
+    assert (run.workers[0].round, run.trials[2].round) == (3, 3)
+
+
+def test_the_proposal_that_was_asked_for_last_is_trained_first_and_the_other_stays_the_spare() -> None:
+    run = with_a_spare()
+    for event in (evaluated(1, 5.0, 0.1), evaluated(1, 6.0, 0.2, epoch=2), requested(3, round=3), proposed(3, 6.0)):
+        evolve(run, event)
+    evolve(run, TrialFailed(at=7.0, trial=1, reason="it diverged"))
+
+    (begins,) = carried_out(run)
+
+    assert isinstance(begins, Start) and begins.trial == 3
+
+
+def test_a_next_proposal_that_comes_after_a_spare_was_taken_is_the_spare_and_no_third_is_asked_for() -> None:
+    run = with_a_spare()
+    for event in (evaluated(1, 5.0, 0.1), evaluated(1, 6.0, 0.2, epoch=2), requested(3, round=3)):
+        evolve(run, event)
+    evolve(run, evaluated(1, 7.0, 0.3, epoch=3))
+    evolve(run, finished(1, 7.0, 0.3))
+
+    (begins,) = carried_out(run)
+    evolve(run, proposed(3, 7.5))
+
+    assert isinstance(begins, Start) and begins.trial == 2
+    assert carried_out(run) == [] and run.workers[0].waiting == [3]
+
+
+def test_the_starting_network_is_no_spare_and_goes_before_whatever_was_asked_for_later() -> None:
+    of_another: list[AnyEvent] = [
+        requested(1, worker=1),
+        proposed(1),
+        begun(1, 1.0, worker=1),
+        evaluated(1, 2.0, 0.5),
+        finished(1, 2.0, 0.5),
+    ]
+    run = replay([*FIRST[:2], joined(1), requested(0), TrialRejected(at=1.0, number=0, reason="x"), *of_another])
+
+    requests = [c for c in decide(run, 3.0) if isinstance(c, Request)]
+
+    assert [(c.worker, c.spare, c.starting_network) for c in requests] == [
+        (0, False, True),
+        (0, True, False),
+        (1, False, False),
+        (1, True, False),
+    ]
+    for each in requests[:2]:
+        evolve(run, requested(each.number, each.worker, 3.0, each.round, each.starting_network))
+    for each in requests[:2]:
+        evolve(run, proposed(each.number, 3.0))
+    assert Start(requests[0].number, 1, 0, 1, 1) in decide(run, 3.0)
+
+
+def test_weights_that_a_spare_is_to_inherit_are_kept_and_one_whose_parents_file_has_vanished_never_begins() -> None:
+    run = with_a_spare()
+    evolve(run, requested(3, round=3))
+    evolve(run, proposed(3, 5.0, parent=0))
+    evolve(run, CheckpointDropped(at=6.0, trial=0, reason="no such file"))
+    evolve(run, TrialFailed(at=6.0, trial=1, reason="its parent's weights are gone"))
+
+    (give_up,) = decide(run, 6.0)
+
+    assert isinstance(give_up, GiveUp) and give_up.trial == 3
+    failed = TrialFailed(at=6.0, trial=3, reason=give_up.reason)
+    assert news(run, failed) == [Withdrawn(3)]  # its architecture is free again
+    evolve(run, failed)
+    assert [c.trial for c in decide(run, 6.0) if isinstance(c, Start)] == [2]
+
+
+# --- what a trial's round is, told to all who ask
+
+
+def test_a_spare_is_told_to_the_search_and_counted_in_the_report_as_of_the_round_in_which_it_was_trained() -> None:
+    events: list[AnyEvent] = [*KNOWN, requested(1, round=2), proposed(1, 4.0), requested(2, round=2), proposed(2, 4.0)]
+    run = replay(events)
+    trained: list[AnyEvent] = [
+        start(Start(2, 1, 0, 1, 2), 5.0),
+        evaluated(2, 6.0, 0.5),
+        finished(2, 6.0, 0.5),
+        start(Start(1, 1, 0, 1, 3), 7.0),
+        evaluated(1, 8.0, 0.5),
+        finished(1, 8.0, 0.5),
+    ]
+
+    told = []
+    for event in trained:
+        told += [one for one in news(run, event) if isinstance(one, Began)]
+        evolve(run, event)
+
+    assert told == [Began(1, 3)]
+    assert [round_ for _, round_ in books([*events, *trained]).finished] == [1, 2, 3]
+    assert {number: trial.round for number, trial in collect([*events, *trained]).trials.items()} == {0: 1, 1: 3, 2: 2}
+
+
+@pytest.mark.parametrize(
+    "journal", sorted((Path(__file__).parents[1] / "golden").glob("*.jsonl")), ids=lambda path: path.stem
+)
+def test_a_journal_that_does_not_say_the_rounds_of_its_trials_has_those_that_were_asked_for(journal: Path) -> None:
+    """Its workers asked for two rounds ahead (limits.buffer)."""
+    events = list(read(journal))
+    rounds = {event.number: event.round for event in events if isinstance(event, ProposalRequested)}
+    first = events[0]
+    assert isinstance(first, RunStarted) and first.config["limits"]["buffer"] == 2
+
+    run = replay(events)
+
+    assert {number: trial.round for number, trial in run.trials.items()} == {n: rounds[n] for n in run.trials}
+    assert {number: trial.round for number, trial in collect(events).trials.items()} == {
+        n: rounds[n] for n in run.trials
+    }
+
+
+# --- in runs
+
+
+def played(tmp_path: Path, case: Case) -> list[AnyEvent]:
+    (tmp_path / NAME).write_bytes(play(case).journal)
+    return list(read(tmp_path))
+
+
+def test_in_a_run_nothing_but_each_workers_first_trial_is_proposed_before_a_trial_has_finished(tmp_path: Path) -> None:
+    events = played(tmp_path, Case(seed=3, workers=8, workers_per_host=2, seconds=420.0, faults=()))
+    first = next(place for place, event in enumerate(events) if isinstance(event, TrialFinished))
+
+    # by their last epochs the others knew as little: one request a worker is for the round after
+    blind = [e for e in events[:first] if isinstance(e, ProposalRequested)]
+
+    assert {e.round for e in blind if not e.spare} <= {1, 2} and not [e for e in blind if e.spare]
+    assert sum(e.round == 1 for e in blind) == 8
+    assert most_ahead(events) <= 2
+
+
+def test_in_a_run_without_surprises_proposals_are_as_many_as_trials_but_for_those_that_stand_by(
+    tmp_path: Path,
+) -> None:
+    events = played(tmp_path, Case(seed=4, workers=4, workers_per_host=2, seconds=420.0, faults=()))
+    requests = [event for event in events if isinstance(event, ProposalRequested)]
+    begun_trials = [event for event in events if isinstance(event, TrialStarted)]
+
+    assert 1 <= sum(event.spare for event in requests) <= 4
+    assert len(begun_trials) <= len(requests) <= len(begun_trials) + 2 * 4  # what the workers hold at the end
+    assert len(begun_trials) > 12
+
+
+def most_ahead(events: Sequence[AnyEvent]) -> int:
+    """The most proposals that a worker ever had waiting or under way, where none was rejected or withdrawn."""
+    held: dict[int, int] = {}
+    most = 0
+    for event in events:
+        if isinstance(event, ProposalRequested):
+            held[event.worker] = held.get(event.worker, 0) + 1
+            most = max(most, held[event.worker])
+        elif isinstance(event, TrialStarted) and event.attempt == 1:
+            held[event.worker] -= 1
+    return most

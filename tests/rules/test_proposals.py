@@ -1,0 +1,148 @@
+"""The driver's check of what was proposed: nothing enters the journal that its lineage does not bear out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
+from aiperf.journal.messages import Propose, Proposed
+from aiperf.rules.proposals import Proposer, check, make
+from morphism import JSON, Budget, Graph, apply, cost, decode_morph, start
+from searchers import Finished, History, RandomConf, Space, WeightsDropped, Withdrawn
+from searchers import Proposed as Told
+
+SMALL = start("digits_small", image=8)
+PROPOSER = Proposer(RandomConf(morphs=2).build(), None)
+REQUEST = ProposalRequested(at=1.0, number=1, worker=0, round=1, seed=7, position=3)
+
+
+def history(budget: Budget | None = None) -> History:
+    """Of a run in which the starting graph was trained."""
+    told = History(Space(SMALL, budget or Budget.of(SMALL), 64, 8, 128, tuning_from_round=4))
+    told.tell([Told(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, 0.5)])
+    return told
+
+
+def proposed(*morphs: dict[str, JSON], parent: int | None = 0) -> Proposed:
+    plain: tuple[dict[str, Any], ...] = morphs
+    return Proposed(
+        number=1,
+        searcher="random",
+        parent=parent,
+        morphs=plain,
+        batch_size=64,
+        kernel_size=None,
+        pruned=(),
+        seconds=0.25,
+    )
+
+
+def test_a_proposal_is_written_down_with_what_its_lineage_gives() -> None:
+    word = make(PROPOSER, history(), Propose(number=1, worker=0, round=1, seed=7))
+    assert isinstance(word, Proposed)
+
+    event = check(history(), REQUEST, word, at=2.0)
+
+    graph = SMALL
+    for morph in word.morphs:
+        graph, _ = apply(graph, decode_morph(morph))
+    counted = cost(Graph(graph.nodes))  # checked whole, counted anew
+    assert isinstance(event, TrialProposed)
+    assert (event.at, event.number, event.position, event.seed, event.parent) == (2.0, 1, 3, 7, word.parent)
+    assert event.morphs == list(word.morphs)
+    assert event.fingerprint == graph.fingerprint
+    assert (event.forward_flops, event.backward_flops, event.validation_flops, event.parameters) == (
+        counted.forward_flops,
+        counted.backward_flops,
+        counted.forward_validation_flops,
+        counted.parameters,
+    )
+
+
+def test_a_proposal_that_would_inherit_weights_which_are_gone_is_rejected() -> None:
+    told = history()
+    word = proposed({"kind": "deepen", "after": "stem.relu"})
+    assert isinstance(check(told, REQUEST, word, at=2.0), TrialProposed)
+
+    told.tell([WeightsDropped(0)])
+
+    event = check(told, REQUEST, word, at=2.0)
+    assert isinstance(event, TrialRejected) and event.reason == "the weights of its parent, trial 0, are gone"
+
+
+WRONG: list[tuple[Proposed, str]] = [
+    (proposed({"kind": "deepen", "after": "stem.relu"}, parent=9), "its parent, trial 9, is not in the journal"),
+    (proposed({"kind": "deepen", "after": "nowhere"}), "cannot deepen after 'nowhere': there is no such node"),
+    (
+        proposed({"kind": "deepen", "after": "stem.relu"}, {"kind": "deepen", "after": "deepen2.relu"}),
+        "cannot deepen after 'deepen2.relu': there is no such node",
+    ),
+    (proposed({"kind": "kernel", "convolution": "stem.conv", "kernel": 5}), "cannot enlarge 'stem.conv'"),
+    (proposed({"kind": "widen", "convolution": "stem.conv", "channels": 32.0, "seed": 0}), "is a whole number"),
+    (proposed({"kind": "explode"}), "a morph is an object whose kind is"),
+    (
+        proposed({"kind": "kernel", "convolution": "stage3.block2.conv2", "kernel": 5}),
+        "a kernel of 5 is larger than the maps of 'stage3.block2.conv2' can use",
+    ),
+    (
+        proposed({"kind": "widen", "convolution": "stem.conv", "channels": 4096, "seed": 0}),
+        "over the budget of operations, parameters and memory",
+    ),
+]
+
+
+@pytest.mark.parametrize(("word", "offence"), WRONG)
+def test_a_wrong_proposal_is_rejected_though_lawful_ones_are_remembered(word: Proposed, offence: str) -> None:
+    told = history()
+    assert isinstance(check(told, REQUEST, proposed({"kind": "deepen", "after": "stem.relu"}), at=2.0), TrialProposed)
+
+    for _ in range(2):  # what was rejected once is not remembered as lawful
+        event = check(told, REQUEST, word, at=2.0)
+
+        assert isinstance(event, TrialRejected) and event.number == 1
+        assert offence in event.reason
+
+
+def test_what_is_written_down_says_its_networks_own_kernel_and_whether_it_can_grow() -> None:
+    one: dict[str, JSON] = {"kind": "kernel", "convolution": "stage1.block1.conv1", "kernel": 7}
+    event = check(history(), REQUEST, proposed(one), at=2.0)
+    assert isinstance(event, TrialProposed)
+    assert (event.own_kernel, event.can_grow, event.tuned_by) == (3, True, "")
+
+    exactly = Budget(event.forward_flops, None, None)
+
+    full = check(history(exactly), REQUEST, proposed(one), at=2.0)
+    assert isinstance(full, TrialProposed) and not full.can_grow
+
+
+def test_what_one_budget_allows_is_rejected_under_a_smaller_one() -> None:
+    word = proposed({"kind": "deepen", "after": "stem.relu"})
+
+    assert isinstance(check(history(), REQUEST, word, at=2.0), TrialProposed)
+    assert isinstance(check(history(Budget.of(SMALL, 1.0)), REQUEST, word, at=2.0), TrialRejected)
+
+
+def test_an_architecture_that_is_another_trials_is_rejected_and_the_trial_is_named() -> None:
+    """Two workers that ask at the same moment cannot know of each other: the second answer is refused."""
+    told = history()
+    word = proposed({"kind": "deepen", "after": "stem.relu"})
+    first = check(told, REQUEST, word, at=2.0)
+    assert isinstance(first, TrialProposed)
+    told.tell([Told(4, 1, 0, tuple(map(decode_morph, word.morphs)), 64, None, first.fingerprint)])
+
+    second = check(told, REQUEST, word, at=3.0)
+    assert isinstance(second, TrialRejected) and second.reason == "its architecture is that of trial 4"
+
+    told.tell([Withdrawn(4)])  # it never began: the architecture is free again
+    assert isinstance(check(told, REQUEST, word, at=4.0), TrialProposed)
+
+
+def test_the_starting_graph_is_rejected_once_a_trial_of_it_has_finished() -> None:
+    fresh = History(history().space)
+    assert isinstance(check(fresh, REQUEST, proposed(parent=None), at=2.0), TrialProposed)
+
+    event = check(history(), REQUEST, proposed(parent=None), at=2.0)
+
+    assert isinstance(event, TrialRejected) and event.reason == "its architecture is that of trial 0"

@@ -1,0 +1,128 @@
+"""Checkpoints that could not be written and images that were left out: what the driver makes of the words, and the doubts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import books
+from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunResumed
+from aiperf.journal.messages import Saved, Skipped, Unsaved
+from aiperf.rules.decide import End, decide
+from aiperf.rules.interpret import FILES_OF_A_LINE, hear
+from aiperf.rules.state import Run, evolve, replay
+from tests.journals import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
+
+
+def files(*numbers: int) -> tuple[tuple[str, str], ...]:
+    return tuple((f"{number}.jpg", "premature end") for number in numbers)
+
+
+def run_of(corrupt_limit: int | None) -> Run:
+    config: dict[str, Any] = {"limits": LIMITS, "schedule": SCHEDULE}
+    if corrupt_limit is not None:
+        config["dataset"] = {"corrupt_limit": corrupt_limit}
+    return replay([started(config=config), joined(0), joined(1)])
+
+
+def heard(run: Run, word: Skipped | Saved | Unsaved, now: float) -> list[AnyEvent]:
+    events = hear(run, word, now)
+    for event in events:
+        evolve(run, event)
+    return events
+
+
+def test_each_corrupt_image_is_told_of_once_whoever_meets_it_and_however_often_it_is_said() -> None:
+    run = run_of(10)
+
+    first = heard(run, Skipped(worker=0, files=files(1, 2)), 1.0)
+    again = heard(run, Skipped(worker=0, files=files(1, 2)), 2.0)
+    other = heard(run, Skipped(worker=1, files=files(2, 3)), 3.0)
+
+    assert first == [ImagesSkipped(at=1.0, worker=0, images=2, files=dict(files(1, 2)))]
+    assert again == []
+    assert other == [ImagesSkipped(at=3.0, worker=1, images=3, files=dict(files(3)))]
+
+
+def test_a_worker_that_never_was_there_tells_of_nothing() -> None:
+    assert heard(run_of(10), Skipped(worker=7, files=files(1)), 1.0) == []
+
+
+def test_no_line_names_more_images_than_it_may_and_together_they_name_all() -> None:
+    run = run_of(1000)
+
+    events = heard(run, Skipped(worker=0, files=files(*range(250))), 1.0)
+
+    lines = [event for event in events if isinstance(event, ImagesSkipped)]
+    assert [len(event.files) for event in lines] == [FILES_OF_A_LINE, FILES_OF_A_LINE, 50]
+    assert [event.images for event in lines] == [100, 200, 250]
+
+
+@pytest.mark.parametrize(("limit", "ends"), [(2, True), (3, False), (0, True), (None, False)])
+def test_the_run_ends_with_one_corrupt_image_more_than_its_limit(limit: int | None, ends: bool) -> None:
+    """Of all workers together: each of them may have met fewer."""
+    run = run_of(limit)
+    heard(run, Skipped(worker=0, files=files(1, 2)), 1.0)
+    heard(run, Skipped(worker=1, files=files(3)), 1.0)
+
+    assert (decide(run, 2.0) == [End("corrupt images")]) is ends
+
+
+def test_a_run_whose_images_were_mended_can_be_taken_up_again() -> None:
+    run = run_of(0)
+    heard(run, Skipped(worker=0, files=files(1)), 1.0)
+
+    evolve(run, RunResumed(at=5.0, down_seconds=1.0, clock_stepped_back_seconds=0.0, versions={}, machine={}))
+
+    assert decide(run, 6.0) == []
+
+
+def test_a_checkpoint_that_could_not_be_written_is_an_event_of_its_attempt_and_the_trial_goes_on() -> None:
+    run = replay(
+        [started(), joined(), requested(0), proposed(0), begun(0, 1.0), evaluated(0, 5.0, 0.5, checkpoint=False)]
+    )
+
+    late = heard(run, Unsaved(trial=0, attempt=2, epoch=1, reason="of another attempt"), 6.0)
+    events = heard(run, Unsaved(trial=0, attempt=1, epoch=1, reason="No space left"), 6.0)
+
+    assert late == []
+    assert events == [CheckpointNotWritten(at=6.0, trial=0, attempt=1, epoch=1, reason="No space left")]
+    assert 0 in run.running and run.trials[0].saved_epoch == 0
+    assert run.trials[0].last_word == 6.0
+
+
+def test_both_stand_as_doubts_beside_the_score() -> None:
+    journal = one_trial()
+    lost = CheckpointNotWritten(at=journal[-1].at, trial=0, attempt=1, epoch=3, reason="No space left")
+    skipped = ImagesSkipped(at=journal[-1].at, worker=0, images=1, files=dict(files(7)))
+
+    told = set(score(books([*journal, lost, skipped])).doubts) - set(score(books(journal)).doubts)
+
+    assert told == {
+        "checkpoints that could not be written: 1; first of trial 0 after epoch 3: No space left",
+        "corrupt images left out: 1; first '7.jpg': premature end",
+    }
+
+
+def test_a_checkpoint_that_was_not_written_is_told_once_and_only_of_an_epoch_that_was_heard_of() -> None:
+    run = replay(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
+
+    def unsaved(epoch: int) -> Unsaved:
+        return Unsaved(trial=0, attempt=1, epoch=epoch, reason="No space left on device")
+
+    assert [type(event) for event in heard(run, unsaved(1), 4.0)] == [CheckpointNotWritten]
+    assert heard(run, unsaved(1), 5.0) == []
+    assert heard(run, unsaved(3), 6.0) == []
+
+
+def test_a_checkpoint_that_stands_after_its_epoch_was_told_can_be_taken_up_from_then_on() -> None:
+    run = replay(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
+    word = Saved(trial=0, attempt=1, epoch=1)
+
+    assert [type(event) for event in heard(run, word, 4.0)] == [CheckpointWritten]
+    assert heard(run, word, 5.0) == []
+    assert heard(run, Saved(trial=0, attempt=1, epoch=3), 5.0) == []
+
+    assert run.trials[0].saved_epoch == 1 and run.trials[0].last_word == 4.0

@@ -1,0 +1,181 @@
+"""Every answer to a request is made again: proposals, rightful rejections, and those of a generator that does not propose what
+its history gives are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from aiperf.drive.session import Standing
+from aiperf.journal.events import (
+    AnyEvent,
+    CheckpointDropped,
+    ProposalRequested,
+    RunStarted,
+    TrialProposed,
+    TrialRejected,
+)
+from aiperf.journal.messages import Advanced, Propose, Proposed, Unproposed, Word
+from aiperf.journal.validator import config_hash
+from aiperf.rules.proposals import Proposer, make
+from aiperf.rules.verify_proposals import rederive
+from morphism import decode
+from searchers import RandomConf
+from tests.drive.scripted import SPACE, drivable, driver_after, written
+from tests.journals import (
+    begun,
+    evaluated,
+    finished,
+    joined,
+    positioned,
+    proposed,
+    requested,
+    started,
+)
+
+PROPOSER = Proposer(RandomConf().build(), None)
+START = decode(msgspec.json.encode(started().start_graph).decode())
+
+
+def asked(first: RunStarted, seed: int = 1, *, is_trained: bool = True) -> list[AnyEvent]:
+    """A run whose starting network was trained by worker 0, or still is, and which has asked for one more proposal."""
+    of_start = msgspec.structs.replace(proposed(0), fingerprint=START.fingerprint, seed=0)
+    training: list[AnyEvent] = [begun(0, 1.0), evaluated(0, 2.0, 0.5)]
+    ending: list[AnyEvent] = [finished(0, 2.0, 0.5)] if is_trained else []
+    request = msgspec.structs.replace(requested(1, at=3.0, round=2), seed=seed)
+    return positioned([first, joined(), requested(0), of_start, *training, *ending, request])
+
+
+def answer(events: Sequence[AnyEvent]) -> Proposed | Unproposed:
+    """What the run's searcher answers to the request that these events end with."""
+    first, request = events[0], events[-1]
+    assert isinstance(first, RunStarted) and isinstance(request, ProposalRequested)
+    standing = Standing.at(first)
+    for event in events[1:-1]:
+        standing.take(event)
+    order = Propose(number=request.number, worker=0, round=request.round, seed=request.seed)
+    return make(PROPOSER, standing.history, order)
+
+
+def a_child_of_the_trained_network() -> list[AnyEvent]:
+    """Events whose last request is answered by a morph of trial 0."""
+    for seed in range(100):
+        events = asked(drivable(), seed)
+        word = answer(events)
+        if isinstance(word, Proposed) and word.parent == 0:
+            return events
+    raise AssertionError("no seed of a hundred draws the one parent there is")
+
+
+def driven(folder: Path, events: Sequence[AnyEvent], *words: Word) -> tuple[TrialProposed | TrialRejected, bool]:
+    """What a driver makes of these words, and whether that is found equal when everything is proposed again."""
+    driver = driver_after(events, folder, [(5.0 + 5.0 * place, word) for place, word in enumerate(words)])
+    driver.drive()
+    (again,) = [one for one in rederive(written(driver), PROPOSER) if one.number == 1]
+    return again.recorded, again.is_equal
+
+
+def test_a_proposal_of_the_searchers_own_is_equal(tmp_path: Path) -> None:
+    events = asked(drivable())
+
+    recorded, is_equal = driven(tmp_path, events, answer(events))
+
+    assert isinstance(recorded, TrialProposed) and is_equal
+
+
+def test_a_searcher_that_finds_nothing_again_is_equal(tmp_path: Path) -> None:
+    config = drivable().config
+    config["space"] = {**SPACE, "budget": {"forward_flops": 1, "parameters": 1, "memory_bytes": 1}}
+    events = asked(msgspec.structs.replace(drivable(), config=config, config_hash=config_hash(config)))
+
+    recorded, is_equal = driven(tmp_path, events, answer(events))
+
+    assert isinstance(recorded, TrialRejected) and recorded.by == "searcher"
+    assert is_equal
+
+
+def test_a_rejection_since_the_parents_weights_went_meanwhile_is_equal(tmp_path: Path) -> None:
+    events = a_child_of_the_trained_network()
+    word = answer(events)
+
+    recorded, is_equal = driven(
+        tmp_path, [*events, CheckpointDropped(at=4.0, trial=0, reason="the disk is gone")], word
+    )
+
+    assert isinstance(recorded, TrialRejected) and recorded.by == "check"
+    assert is_equal
+
+
+def test_a_rejection_of_what_the_searcher_does_not_propose_is_not_equal(tmp_path: Path) -> None:
+    events = asked(drivable())
+    word = answer(events)
+    assert isinstance(word, Proposed)
+
+    recorded, is_equal = driven(tmp_path, events, msgspec.structs.replace(word, morphs=({"morph": "invented"},)))
+
+    assert isinstance(recorded, TrialRejected) and recorded.by == "check"
+    assert not is_equal
+
+
+def test_a_rejection_that_the_check_does_not_give_is_not_equal() -> None:
+    events = asked(drivable())
+
+    (*_, again) = rederive([*events, TrialRejected(at=5.0, number=1, reason="it did not please", by="check")], PROPOSER)
+
+    assert not again.is_equal
+
+
+def test_a_searcher_that_is_said_to_find_nothing_where_it_finds_something_is_not_equal(tmp_path: Path) -> None:
+    recorded, is_equal = driven(tmp_path, asked(drivable()), Unproposed(number=1, reason="nothing to propose"))
+
+    assert isinstance(recorded, TrialRejected) and recorded.by == "searcher"
+    assert not is_equal
+
+
+def test_a_generator_that_died_gave_no_answer_that_could_be_unequal(tmp_path: Path) -> None:
+    word = Unproposed(number=1, reason="no proposal: its generator died", was_made=False)
+
+    recorded, is_equal = driven(tmp_path, asked(drivable()), word)
+
+    assert isinstance(recorded, TrialRejected) and recorded.by == "nobody"
+    assert is_equal
+
+
+def test_a_request_that_is_given_up_had_no_answer_that_could_be_unequal(tmp_path: Path) -> None:
+    events = asked(drivable(limits={"silence_seconds": 20.0}), is_trained=False)
+
+    recorded, is_equal = driven(tmp_path, events, *[working(images) for images in range(10, 70, 10)])
+
+    assert isinstance(recorded, TrialRejected) and recorded.by == "nobody"
+    assert is_equal
+
+
+def working(images: int) -> Advanced:
+    """A word of trial 0 in its second epoch."""
+    sums: dict[str, Any] = dict.fromkeys(("busy", "communication", "validation", "input", "checkpoint"), float(images))
+    return Advanced(
+        trial=0,
+        attempt=1,
+        epoch=2,
+        batch_size=32,
+        training_images=images,
+        validation_images=0,
+        **{f"{name}_seconds": seconds for name, seconds in sums.items()},
+    )
+
+
+@pytest.mark.parametrize("by", ["searcher", "check"])
+def test_a_rejection_of_a_journal_that_does_not_say_whose_it_is_is_held_to_both(by: str, tmp_path: Path) -> None:
+    events = a_child_of_the_trained_network()
+    dropped = CheckpointDropped(at=4.0, trial=0, reason="the disk is gone")
+    recorded, _ = driven(tmp_path, [*events, dropped], answer(events))
+    assert isinstance(recorded, TrialRejected)
+    unsigned = msgspec.structs.replace(recorded, by="", reason=recorded.reason if by == "check" else "nothing")
+
+    (*_, again) = rederive([*events, dropped, unsigned], PROPOSER)
+
+    assert again.is_equal == (by == "check")

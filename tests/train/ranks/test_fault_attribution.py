@@ -1,0 +1,228 @@
+"""Signs of life, and who is blamed for their absence: ranks as values, and as real processes that are killed."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.errors import BadConfiguration
+from aiperf.train.ranks.fault_attribution import culprit, failure, is_clear
+from aiperf.train.ranks.hang_watch import Watch
+from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.process import RankProcess
+from aiperf.train.ranks.process_progress import Progress
+from aiperf.train.ranks.protocol import Failed, Setup
+from aiperf.train.ranks.rendezvous import HorovodRendezvous
+from aiperf.train.stages import DOING, OPEN_ENDED, Stage
+from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
+
+
+def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -> None:
+    pulse = Pulse(tmp_path / "pulse", 2, create=True)
+    pulse.beat(0, 5, Stage.STEPS, 1000.0)
+    pulse.beat(1, 4, Stage.STEPS, -1.0)
+
+    assert pulse.overdue(time.monotonic()) == (1,)
+    assert pulse.steps() == (5, 4)
+    pulse.beat(1, 5, Stage.IDLE, math.inf)
+    assert pulse.overdue(1e12) == (0,)
+    pulse.close()
+
+
+@dataclass
+class Running:
+    """A rank's process that is not stopped."""
+
+    rank: int
+
+    def stopped_for(self, now: float) -> float:
+        return 0.0
+
+
+@dataclass
+class Quiet:
+    """What goes on in a process, as a test has it."""
+
+    seconds: float
+
+    def look(self, now: float) -> None:
+        return None
+
+    def forget(self, now: float) -> None:
+        return None
+
+    def quiet_for(self, now: float) -> float:
+        return self.seconds
+
+
+RANKS = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.integers(7, 9),
+        st.integers(3, 4),
+        st.sampled_from([Stage.STEPS, Stage.JOIN, Stage.BUILD, Stage.WEIGHTS, Stage.INPUT, Stage.IDLE]),
+        st.booleans(),
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+@given(RANKS)
+def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_it(
+    ranks: list[tuple[bool, int, int, Stage, bool]],
+) -> None:
+    """Of each rank: whether its time is over, how many exchanges it has come to, its step, its stage, whether it is at work."""
+    with TemporaryDirectory() as folder:
+        pulse = Pulse(Path(folder) / "pulse", len(ranks), create=True)
+        for rank, (is_overdue, meetings, step, stage, _) in enumerate(ranks):
+            silent = math.inf if stage is Stage.IDLE else -1.0 if is_overdue else 1000.0
+            pulse.beat(rank, step, stage, silent)
+            for _ in range(meetings):
+                pulse.meet(rank)
+        processes = [Running(rank) for rank in range(len(ranks))]
+        progress = [Quiet(-2.0 if moves else 2000.0) for *_, moves in ranks]
+        now = time.monotonic()
+        watch = Watch(pulse, progress)  # type: ignore[arg-type]
+        early = watch.hung(processes, 60.0, now - 2.0)  # type: ignore[arg-type]
+        found = watch.hung(processes, 60.0, now)  # type: ignore[arg-type]
+        late = watch.hung(processes, 60.0, now + 1010.0)  # type: ignore[arg-type]
+        pulse.close()
+
+    at_work = [rank for rank, (_, _, _, stage, _) in enumerate(ranks) if stage is not Stage.IDLE]
+    fewest = min((ranks[rank][1] for rank in at_work), default=0)
+    behind = [rank for rank in at_work if ranks[rank][1] == fewest]
+    still = [rank for rank in behind if not (ranks[rank][3] in OPEN_ENDED and ranks[rank][4])]
+    suspects = [rank for rank in still if ranks[rank][0]]
+    assert early is None, "their time is not over yet"
+    assert (found is None) == (not suspects)
+    assert (late is None) == (not still), "who neither does anything nor is behind anybody is not waited for for ever"
+    if found is not None:
+        rank, how = found
+        stage, step = ranks[rank][3], ranks[rank][2]
+        assert rank in suspects
+        assert f"at step {step}" in how if stage is Stage.STEPS else DOING[stage] in how
+        assert how.startswith("waits for storage") == (stage in (Stage.WEIGHTS, Stage.INPUT))
+
+
+def test_who_waited_for_another_has_its_time_anew_when_that_one_comes(tmp_path: Path) -> None:
+    pulse = Pulse(tmp_path / "pulse", 2, create=True)
+    watch = Watch(pulse, [Quiet(0.0), Quiet(0.0)])  # type: ignore[list-item]
+    processes = [Running(0), Running(1)]
+    now = time.monotonic()
+    pulse.beat(0, 7, Stage.STEPS, 30.0)
+    pulse.meet(0)
+    pulse.beat(1, 7, Stage.INPUT, 30.0)
+
+    def looked(after: float) -> tuple[int, str] | None:
+        return watch.hung(processes, 60.0, now + after)  # type: ignore[arg-type]
+
+    assert looked(1.0) is None
+    assert looked(500.0) is None  # images come slowly, and 0 waits for 1
+    pulse.meet(1)
+    assert looked(500.2) is None  # the exchange has begun just now
+    assert looked(529.0) is None
+    assert looked(531.0) == (0, "hangs: no sign of life within the time it had announced, at step 7")
+    pulse.close()
+
+
+def bystander(rank: int, folder: Path) -> RankProcess:
+    """A rank's real process, as far as it comes without a group: it waits for its orders' world."""
+    pulse = folder / "pulse"
+    if not pulse.exists():
+        Pulse(pulse, 2, create=True).close()
+    setup = Setup(
+        conf=TrainerConf(),
+        dataset=SyntheticConf(),
+        start_graph="{}",
+        checkpoints=folder,
+        ceilings=folder,
+        rank=rank,
+        ranks=2,
+        accelerator=None,
+        threads=1,
+        cores=1,
+        pulse=pulse,
+        meeting=folder / "meeting",
+    )
+    return RankProcess(setup, {}, folder / f"rank-{rank}.log")
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("is_peer", [False, True])
+def test_a_killed_rank_is_blamed_before_one_that_only_told_of_an_error_sooner(
+    tmp_path: Path, victim: int, is_peer: bool
+) -> None:
+    """The other's error may come from the middle of a backward pass, in words that nobody knows for a peer's end."""
+    ranks = [bystander(rank, tmp_path) for rank in range(2)]
+    os.kill(ranks[victim].pid, signal.SIGKILL)
+    os.waitid(os.P_PID, ranks[victim].pid, os.WEXITED | os.WNOWAIT)
+    ranks[1 - victim].failed = Failed("something within backward", is_peer=is_peer)
+    pulse = Pulse(tmp_path / "pulse", 2)
+
+    assert is_clear(ranks)
+    blamed = culprit(ranks, pulse)
+
+    assert blamed.rank == victim
+    assert "SIGKILL" in failure(blamed, "it").reason
+    pulse.close()
+    for rank in ranks:
+        rank.kill()
+        assert rank.has_gone(60.0)
+
+
+def test_while_all_that_is_known_is_that_a_rank_is_gone_nobody_is_blamed_yet(tmp_path: Path) -> None:
+    ranks = [bystander(rank, tmp_path) for rank in range(2)]
+    ranks[0].failed = Failed("the exchange broke", is_peer=True)
+
+    assert not is_clear(ranks)  # the kernel is still at ending the other
+    os.kill(ranks[1].pid, signal.SIGKILL)
+    os.waitid(os.P_PID, ranks[1].pid, os.WEXITED | os.WNOWAIT)
+    assert is_clear(ranks)
+    for rank in ranks:
+        rank.kill()
+        assert rank.has_gone(60.0)
+
+
+@pytest.mark.parametrize("does", ["computes", "waits for a child", "sleeps"])
+def test_what_goes_on_in_a_process_is_seen_and_a_sleeping_one_is_quiet(does: str, tmp_path: Path) -> None:
+    program = {
+        "computes": "while True: pass",
+        "waits for a child": "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])",
+        "sleeps": "import time\nwhile True: time.sleep(0.2)",
+    }[does]
+    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    try:
+        time.sleep(1.0)
+        progress = Progress(process.pid, 0.0)
+        for look in range(1, 40):
+            time.sleep(0.02)
+            progress.look(float(look))
+
+        assert (progress.quiet_for(40.0) > 20.0) == (does == "sleeps")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_libraries_own_patience_lies_above_every_deadline_of_the_groups() -> None:
+    """Gloo's 30 s struck before our 60: the rank that waited was blamed for the one that was stopped."""
+    server = HorovodRendezvous()
+    environment = server.environment(0, 2)
+    server.close()
+
+    assert float(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) == PEER_SECONDS
+    assert environment["HOROVOD_STALL_CHECK_DISABLE"] == "1"
+    for option in ("hang_seconds", "start_seconds"):
+        with pytest.raises(BadConfiguration, match=rf"trainer\.{option} is at most"):
+            TrainerConf(**{option: PEER_SECONDS / 9})  # type: ignore[arg-type]

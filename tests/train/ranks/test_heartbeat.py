@@ -1,0 +1,33 @@
+"""A worker that is slow is no silent one: its heartbeat is an event, and puts off its being written off."""
+
+from __future__ import annotations
+
+from aiperf.journal.events import AnyEvent, TrialHeartbeat
+from aiperf.journal.messages import Heartbeat
+from aiperf.rules.decide import WriteOff, decide
+from aiperf.rules.interpret import hear
+from aiperf.rules.state import evolve, replay
+from tests.journals import begun, joined, proposed, requested, started
+
+DOING = "rank 1 of 2 on a waits for storage: it opens the data set since 500 s"
+
+
+def test_a_heartbeat_puts_off_the_end_of_a_worker_that_has_nothing_else_to_say() -> None:
+    events: list[AnyEvent] = [started(duration=3600.0), joined(), requested(0), proposed(0), begun(0, 1.0)]
+    silent, slow = replay(events), replay(events)
+    late = 1.0 + slow.limits.silence_seconds
+
+    told = hear(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
+    for event in told:
+        evolve(slow, event)
+
+    assert told == [TrialHeartbeat(at=late - 1.0, trial=0, attempt=1, doing=DOING)]
+    assert [command for command in decide(silent, late) if isinstance(command, WriteOff)]
+    assert not [command for command in decide(slow, late) if isinstance(command, WriteOff)]
+
+
+def test_a_heartbeat_of_an_attempt_that_is_over_is_nothing() -> None:
+    run = replay([started(), joined(), requested(0), proposed(0), begun(0, 1.0)])
+
+    assert hear(run, Heartbeat(trial=0, attempt=2, doing=DOING), 2.0) == []
+    assert hear(run, Heartbeat(trial=5, attempt=1, doing=DOING), 2.0) == []

@@ -1,0 +1,445 @@
+"""How a step is launched: what a configuration leaves open, what is worth trying, and that the fastest measured is kept."""
+
+import gc
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from math import inf
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.data.opening import open_data
+from aiperf.errors import BadConfiguration
+from aiperf.journal.messages import Crashed, Done, EpochDone, Prepared, Train
+from aiperf.train import execution, loop
+from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
+from aiperf.train.checkpoint import Writer, load
+from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.collectives.collective import Alone
+from aiperf.train.execution import Launch, NotHad, fastest
+from aiperf.train.execution_mode import EAGER, GUESSES, Expectation, Expectations, Way, ways
+from aiperf.train.fused import missing
+from aiperf.train.initialise import initialise
+from aiperf.train.inprocess import train_here
+from aiperf.train.module import Network, build
+from aiperf.train.precision import choose
+from aiperf.train.rank_context import Place
+from aiperf.train.trainer_config import TrainerConf
+from morphism import encode_morph
+from tests.train.networks import random_morphs
+from tests.train.orders import CONF, IMAGES, graph, one_thread, order
+
+__all__ = ["one_thread"]
+
+ALL = [Way(compiled, graphed) for compiled, graphed in product((False, True), repeat=2)]
+COMPILED = Way(compiled=True)
+choices = st.sampled_from(["auto", "on", "off"])
+seconds = st.floats(1e-3, 10.0)
+# torch 2.13's own parts warn of each other
+importing_inductor = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
+
+@given(choices, choices)
+def test_what_is_on_is_in_all_open_ways_what_is_off_in_none_and_auto_leaves_both_open_with_cuda(
+    compiling: str, graphs: str
+) -> None:
+    found = ways(compiling, graphs, on_cuda=True)
+
+    wanted = {"on": {True}, "off": {False}, "auto": {True, False}}
+    assert {way.compiled for way in found} == wanted[compiling]
+    assert {way.cuda_graphs for way in found} == wanted[graphs]
+    assert len(found) == len(wanted[compiling]) * len(wanted[graphs])
+
+
+def test_cuda_graphs_without_cuda_are_refused(tmp_path: Path) -> None:
+    with open_data(IMAGES) as images, pytest.raises(BadConfiguration, match=r"trainer\.cuda_graphs='on' needs .*CUDA"):
+        conf = TrainerConf(cuda_graphs="on")
+        next(train_here(order(), conf, images, graph(), tmp_path))
+
+
+@given(
+    st.dictionaries(st.sampled_from(ALL), st.builds(Expectation, st.floats(0.0, 100.0), st.floats(0.5, 2.0))),
+    st.dictionaries(st.sampled_from(ALL), seconds),
+    st.integers(0, 10**6),
+)
+def test_a_way_is_tried_once_and_only_where_it_promises_to_save_more_than_it_costs(
+    known: dict[Way, Expectation], measured: dict[Way, float], steps: int
+) -> None:
+    expected = Expectations({**GUESSES, **known})
+    measured = {EAGER: 0.1, **measured}
+
+    way = expected.next_to_try(ALL, measured, steps)
+
+    saved = {
+        each: (min(measured.values()) - measured[EAGER] * expected.of[each].share) * steps - expected.of[each].seconds
+        for each in ALL
+        if each not in measured
+    }
+    if way is None:
+        assert all(amount <= 0.0 for amount in saved.values())
+    else:
+        assert saved[way] == max(saved.values()) > 0.0
+
+
+def test_a_way_that_measured_slower_or_could_not_be_had_is_not_tried_again() -> None:
+    for step in (0.12, inf):
+        learnt = Expectations(GUESSES).learn(COMPILED, seconds=60.0, eager_step=0.1, step=step)
+
+        assert learnt.next_to_try([EAGER, COMPILED], {EAGER: 0.1}, 10**9) is None
+
+
+def descendants(count: int) -> list[Train]:
+    """Orders of a lineage's networks, each another one."""
+    orders, lineage = [], []
+    for number, (morph, _, _) in enumerate(random_morphs(graph(), Random(23), count)):
+        lineage.append(encode_morph(morph))
+        orders.append(order(trial=number, morphs=tuple(lineage), batch_size=75, last_epoch=2))
+    assert len(orders) == count
+    return orders
+
+
+def compiling(compiler: str, compile: str = "on") -> Place:
+    with open_data(IMAGES) as images:
+        conf = replace(CONF, compile=compile)
+        return replace(Place.make(conf, images, graph(), torch.device("cpu"), Alone(), None), compiler=compiler)
+
+
+def graphs_compiled() -> int:
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@importing_inductor
+@pytest.mark.parametrize("compiler", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(compiler: str) -> None:
+    """torch.compile gives up on a function after 8, and goes on eagerly without a word."""
+    place = compiling(compiler)
+    place.writer = None
+    for told in descendants(12):
+        before = graphs_compiled()
+
+        words = list(loop.train(told, place, taken=0.0))
+
+        assert isinstance(words[0], Prepared) and words[0].compiled
+        assert isinstance(words[-1], Done)
+        assert graphs_compiled() - before == 1
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@importing_inductor
+def test_a_network_that_was_not_compiled_is_not_said_to_be() -> None:
+    """Here because the environment says so; with compile=on the trial fails for it, since nobody chose to train eagerly."""
+    with torch._dynamo.config.patch(disable=True):
+        words = list(loop.train(order(), compiling("eager"), taken=0.0))
+
+    assert len(words) == 1
+    assert isinstance(words[0], Crashed) and "Dynamo tracing is disabled" in words[0].reason and not words[0].retry
+
+
+def test_a_launch_that_never_compiled_is_not_taken_for_one_that_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    network = build(graph())
+    initialise(network, seed=0)
+    launch = Launch(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")), "eager")
+    network.straight_line(network, torch.zeros(4, 1, 8, 8))
+
+    with pytest.raises(NotHad, match="TORCH_COMPILE_DISABLE"):
+        launch.verify()
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@importing_inductor
+def test_what_cannot_be_compiled_is_not_had_and_auto_then_trains_eagerly() -> None:
+    def refuses(graph: object, inputs: object) -> object:
+        raise RuntimeError("no compiler on this host")
+
+    torch._dynamo.register_backend(refuses, "refuses")  # type: ignore[arg-type]
+    place = compiling("refuses", compile="auto")
+    network = build(graph())
+    initialise(network, seed=0)
+    images = blank(graph(), 4, place.device, place.precision, channels_last=True)
+
+    kept = fastest(
+        (EAGER, COMPILED), network, images, place, lambda: rehearse(network, images, place.precision), 10**15
+    )
+
+    assert kept.way == EAGER
+    assert network._compiled_call_impl is None
+    assert place.expected.of[COMPILED].share == inf
+    words = list(loop.train(order(), compiling("refuses"), taken=0.0))
+    assert isinstance(words[-1], Crashed) and "no compiler on this host" in words[-1].reason
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@importing_inductor
+def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() -> None:
+    """Without waiting for the garbage collector: what it would find holds an accelerator's memory until then."""
+    place = compiling("aot_eager")
+    for told in descendants(3):
+        words = loop.train(told, place, taken=0.0)
+        next(words)
+        alive = [weakref.ref(each) for each in gc.get_objects() if type(each) in (Network, torch.optim.SGD)]
+        assert len(alive) == 2
+        gc.disable()
+        try:
+            list(words)
+            assert [each() for each in alive] == [None, None]
+        finally:
+            gc.enable()
+
+
+@pytest.mark.slow  # compiling takes a minute where nothing is cached
+@importing_inductor
+@pytest.mark.parametrize("factor", [1e-9, 1e9])
+def test_the_fastest_of_real_candidates_is_kept_and_what_was_measured_is_expected_next(factor: float) -> None:
+    """The eager step's measured time is scaled, so that it is sure which of the two is faster."""
+    with open_data(IMAGES) as images:
+        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+    place.timeline = Scaled(factor)
+    network = build(graph())
+    initialise(network, seed=0)
+    batch = blank(graph(), 4, place.device, place.precision, channels_last=True)
+
+    kept = fastest((EAGER, COMPILED), network, batch, place, lambda: rehearse(network, batch, place.precision), 10**15)
+
+    assert kept.way == (EAGER if factor < 1.0 else COMPILED)
+    assert (network._compiled_call_impl is not None) == kept.way.compiled
+    assert (place.expected.of[COMPILED].share < 1.0) == kept.way.compiled
+    torch._dynamo.reset()
+
+
+class Scaled:
+    """A processor's time of which the first two marks lie `factor` times as far apart as they did."""
+
+    behind = 0
+
+    def __init__(self, factor: float) -> None:
+        self._marks = 0
+        self._factor = factor
+
+    def mark(self) -> float:
+        self._marks += 1
+        return {1: 0.0, 2: self._factor}.get(self._marks, float(self._marks))
+
+    def anchor(self) -> None:
+        return None
+
+    def second(self, mark: object) -> float:
+        assert isinstance(mark, float)
+        return mark
+
+
+@pytest.mark.slow  # compiling takes a minute where nothing is cached
+@importing_inductor
+def test_a_batch_of_another_size_goes_eagerly_and_is_not_compiled_anew() -> None:
+    network = build(graph())
+    initialise(network, seed=0)
+    launch = Launch(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")))
+    whole = network(torch.zeros(4, 1, 8, 8))
+    compiled = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+    with launch.eager_if(True):
+        smaller = network(torch.zeros(3, 1, 8, 8))
+    with launch.eager_if(False):
+        again = network(torch.zeros(4, 1, 8, 8))
+
+    assert compiled > 0
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == compiled
+    assert (whole.shape, smaller.shape, again.shape) == ((4, 3), (3, 3), (4, 3))
+    torch._dynamo.reset()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator with CUDA")
+@pytest.mark.parametrize("compiling", ["off", "on"])
+def test_with_cuda_graphs_a_trial_ends_with_the_weights_it_has_without(tmp_path: Path, compiling: str) -> None:
+    ended = []
+    for graphs in ("off", "on"):
+        conf = TrainerConf(precision="fp32", learning_rate=0.05, compile=compiling, cuda_graphs=graphs)
+        folder = tmp_path / graphs
+        with open_data(IMAGES) as images:
+            words = list(train_here(order(), conf, images, graph(), folder, torch.device("cuda")))
+        assert words[0].cuda_graphs == (graphs == "on")  # type: ignore[union-attr]
+        ended.append(load(CheckpointFolder(folder), 1, graph().fingerprint).weights)
+    for name, plain in ended[0].items():
+        torch.testing.assert_close(ended[1][name], plain, rtol=1e-3, atol=1e-4)
+
+
+# --- what is rehearsed before a trial, and what is not searched in its busy time
+
+
+def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands_in_the_busy_time(
+    tmp_path: Path,
+) -> None:
+    """cuDNN's search is a switch of the process; here it is looked at, at each convolution, as a GPU would find it."""
+    found: set[tuple[bool, int, bool]] = set()
+
+    def look(layer: torch.nn.Module, entering: tuple[torch.Tensor, ...]) -> None:
+        if isinstance(layer, torch.nn.Conv2d):
+            found.add((layer.training, len(entering[0]), torch.backends.cudnn.benchmark))
+
+    with open_data(IMAGES) as images:
+        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), Writer(CheckpointFolder(tmp_path), 0.0))
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = True
+        hook = torch.nn.modules.module.register_module_forward_pre_hook(look)
+        try:
+            words = list(loop.train(order(batch_size=24, last_epoch=1), place, time.monotonic()))
+        finally:
+            hook.remove()
+            torch.backends.cudnn.benchmark = before
+
+    assert isinstance(words[-1], Done)
+    last = {entry for entry in found if entry[1] != 24}
+    assert {is_training for is_training, _, _ in last} == {False}, (
+        "a training epoch is whole steps; validation has a rest"
+    )
+    assert all(searched == (count == 24) for _, count, searched in found)
+
+
+GRAPHED = Way(cuda_graphs=True)
+
+
+def graphed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands for the capture, since there is no GPU: the network is called as it is."""
+    monkeypatch.setattr(execution, "_capture", lambda network, images, precision: None)
+
+
+def rehearsed(tmp_path: Path, ways_open: tuple[Way, ...], beside: Callable[[], None]) -> tuple[Launch, Place]:
+    with open_data(IMAGES) as images:
+        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+    network = build(graph())
+    initialise(network, seed=0)
+    batch = blank(graph(), 4, place.device, place.precision, channels_last=True)
+    run = partial(rehearse, network, batch, place.precision)
+    return fastest(ways_open, network, batch, place, run, 10**15, beside), place
+
+
+def test_eager_passes_are_rehearsed_beside_a_captured_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphed_by_hand(monkeypatch)
+    done: list[str] = []
+
+    rehearsed(tmp_path, (GRAPHED,), lambda: done.append("beside"))
+    rehearsed(tmp_path, (EAGER,), lambda: done.append("never"))
+
+    assert done == ["beside"]
+
+
+def test_a_graph_that_leaves_no_room_for_validation_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphed_by_hand(monkeypatch)
+
+    def full() -> None:
+        raise torch.cuda.OutOfMemoryError("the graph's pool has it")
+
+    kept, place = rehearsed(tmp_path, (EAGER, GRAPHED), full)
+
+    assert kept.way == EAGER
+    assert place.expected.of[GRAPHED].share == inf
+    with pytest.raises(DoesNotFit):
+        rehearsed(tmp_path, (GRAPHED,), full)
+
+
+def test_the_passes_beside_a_graph_are_validation_and_the_epochs_last_images() -> None:
+    network = build(graph())
+    initialise(network, seed=0)
+    place_precision = choose("fp32", torch.device("cpu"))
+    batch = blank(graph(), 6, torch.device("cpu"), place_precision, channels_last=True)
+    found: list[tuple[bool, int, bool]] = []
+    first = next(layer for layer in network.modules() if isinstance(layer, torch.nn.Conv2d))
+    first.register_forward_pre_hook(
+        lambda layer, entering: found.append((layer.training, len(entering[0]), torch.is_grad_enabled()))
+    )
+
+    rehearse_eager_passes(network, batch, 5, place_precision)
+    rehearse_eager_passes(network, batch, 0, place_precision)
+
+    assert found == [(False, 6, False), (True, 5, True), (False, 6, False)]
+    assert network.training
+
+
+def test_fused_kernels_that_compute_something_else_are_left_out_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from aiperf.train.fused import check
+
+    monkeypatch.setattr(check, "worst", lambda device, dtype, fusion: "gamma is off" if fusion == "conv" else None)
+    with open_data(IMAGES) as images:
+        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+
+    left = execution._computing_the_same((EAGER, Way(fused="norm"), Way(fused="conv")), place)
+
+    assert left == (EAGER, Way(fused="norm"))
+    assert "gamma is off" in capsys.readouterr().err
+    with pytest.raises(NotHad, match="gamma is off"):
+        execution._computing_the_same((Way(fused="conv"),), place)
+
+
+def test_a_fused_network_goes_the_fused_way_in_training_alone() -> None:
+    """In Triton's interpreter, or on the GPU where there is one."""
+    pytest.importorskip("triton")
+    if (reason := missing(on_cuda=torch.cuda.is_available())) is not None:
+        pytest.skip(reason)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    network, precision = build(graph()).to(device), choose("fp32", device)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    initialise(network, seed=0)
+    batch = blank(graph(), 4, device, precision, channels_last=True).normal_()
+    logits = network.train()(batch)
+
+    way = Launch(network, Way(fused="conv"), batch, precision)
+    fused = network(batch)
+
+    torch.testing.assert_close(fused, logits, rtol=1e-4, atol=1e-4)
+    assert any("_NormBackward" in name for name in graph_names(fused))
+    assert not any("_NormBackward" in name for name in graph_names(logits))
+    with way.eager_if(True):
+        assert "forward" not in network.__dict__
+    assert "forward" in network.__dict__
+    way.close()
+    assert "forward" not in network.__dict__
+
+
+def test_a_trial_trains_with_fused_kernels_and_says_so(tmp_path: Path) -> None:
+    """In Triton's interpreter, or on the GPU where there is one; the epoch is the eager one's but for the last digits."""
+    pytest.importorskip("triton")
+    if (reason := missing(on_cuda=torch.cuda.is_available())) is not None:
+        pytest.skip(reason)
+    told = {}
+    for fused in ("off", "norm"):
+        with open_data(replace(IMAGES, training_images=16, validation_images=10)) as images:
+            conf = replace(CONF, fused=fused)
+            told[fused] = list(train_here(order(last_epoch=1, batch_size=8), conf, images, graph(), tmp_path / fused))
+
+    prepared = next(word for word in told["norm"] if isinstance(word, Prepared))
+    assert prepared.fused == "norm"
+    done, eager = (next(word for word in told[each] if isinstance(word, EpochDone)) for each in ("norm", "off"))
+    assert done.training_loss == pytest.approx(eager.training_loss, rel=1e-3)
+    assert done.validation_loss == pytest.approx(eager.validation_loss, rel=1e-2)
+
+
+def graph_names(tensor: torch.Tensor) -> set[str]:
+    """Of the backward pass of a tensor."""
+    found: set[str] = set()
+    ahead = [tensor.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and str(node) not in found:
+            found.add(str(node))
+            ahead += [each for each, _ in node.next_functions]
+    return found

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD
 from aiperf.errors import BadConfiguration
-
-if TYPE_CHECKING:
-    from aiperf.data.opened import OpenData
 
 CacheKind = Literal["auto", "decoded", "encoded", "none"]
 Format = Literal["folder", "webdataset"]
@@ -42,12 +39,6 @@ class DataSetConf:
     """The set's name, as the journal and the report give it."""
     augment: bool = True
     """Random crops and flips of the training images, where the set has them (digits: no flips; not: synthetic)."""
-
-    def open(self, *, cores: int | None = None) -> OpenData:
-        """Opens the set in this process: see `aiperf.data.opening.open_data`."""
-        from aiperf.data.opening import open_data
-
-        return open_data(self, cores=cores)
 
 
 @dataclass

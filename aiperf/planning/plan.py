@@ -8,7 +8,6 @@ import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -19,9 +18,10 @@ from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.validator import config_hash
 from aiperf.planning.worker_shape import STEPS, shape_of
+from aiperf.rules.search_space import recorded
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.train.batch_sizes import LEAST
-from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, decode, encode, load, start
+from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
 
@@ -85,30 +85,10 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
     return Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, shape.ranks), shape)
 
 
-def space_of(started: RunStarted) -> Space:
-    """What a run's searchers may propose, from its journal alone."""
-    recorded: dict[str, Any] = started.config["space"]
-    return Space(
-        start=decode(json.dumps(started.start_graph)),
-        budget=Budget(**recorded["budget"]),
-        default_batch_size=recorded["default_batch_size"],
-        smallest_batch_size=recorded["smallest_batch_size"],
-        largest_batch_size=recorded["largest_batch_size"],
-        tuning_from_round=recorded["tuning_from_round"],
-    )
-
-
 def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
     """The journal's first line."""
-    space = plan.space
     config = as_plain(plan.conf)
-    config["space"] = {
-        "budget": {name: getattr(space.budget, name) for name in Budget.__dataclass_fields__},
-        "default_batch_size": space.default_batch_size,
-        "smallest_batch_size": space.smallest_batch_size,
-        "largest_batch_size": space.largest_batch_size,
-        "tuning_from_round": space.tuning_from_round,
-    }
+    config["space"] = recorded(plan.space)
     dataset = plan.dataset
     return RunStarted(
         at=0.0,

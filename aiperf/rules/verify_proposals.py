@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from aiperf.errors import OtherRules
 from aiperf.journal.events import AnyEvent, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import Propose, Proposed, Unproposed
-from aiperf.planning.plan import space_of
 from aiperf.rules.observations import news
 from aiperf.rules.proposals import Proposer, check, make
+from aiperf.rules.search_space import space_of
 from aiperf.rules.state import begin, evolve
 from searchers.history import History
 from searchers.propose import RULES

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from aiperf.train.ceiling import DoesNotFit
-from aiperf.train.execution_mode import EAGER, Fusion, Way, ways_of
+from aiperf.train.execution_mode import EAGER, Way, ways_of
+from aiperf.train.fused import Fusion
 from aiperf.train.module import Network
 from aiperf.train.precision import Precision, unsearched
 from aiperf.train.rank_context import Place

@@ -12,14 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.fused import missing
+from aiperf.train.fused import Fusion, missing
 from aiperf.train.trainer_config import TrainerConf
-
-Fusion = Literal["no", "norm", "conv"]
-"""What is fused by hand: nothing; normalisations with addition and ReLU; these, and 1×1 convolutions with their statistics."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ ON_CUDA = torch.cuda.is_available()
 if (reason := missing(on_cuda=ON_CUDA)) is not None:
     pytest.skip(f"{reason}; TRITON_INTERPRET=1 would interpret the kernels", allow_module_level=True)
 
-from aiperf.train.execution_mode import Fusion  # noqa: E402
+from aiperf.train.fused import Fusion  # noqa: E402
 from aiperf.train.fused.check import worst  # noqa: E402
 from aiperf.train.fused.norm import Statistics, _whole, norm, pointwise, statistics_of  # noqa: E402
 

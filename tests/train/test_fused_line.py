@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from torch import Tensor, nn
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.execution_mode import EAGER, GUESSES, Fusion, Way, ways
+from aiperf.train.execution_mode import EAGER, GUESSES, Way, ways
+from aiperf.train.fused import Fusion
 from aiperf.train.fused.line import fused_line, joined, source
 from aiperf.train.initialise import initialise
 from aiperf.train.module import Network, build

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from typing import Literal
+
+Fusion = Literal["no", "norm", "conv"]
+"""What is fused by hand: nothing; normalisations with addition and ReLU; these, and 1×1 convolutions with their statistics."""
 
 
 def missing(*, on_cuda: bool) -> str | None:

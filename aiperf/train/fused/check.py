@@ -7,7 +7,7 @@ import functools
 import torch
 from torch import Tensor, nn
 
-from aiperf.train.execution_mode import Fusion
+from aiperf.train.fused import Fusion
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 """Of a tensor's norm: FP32 sums in another order, and a rounding or two of the type. Not of its largest value: where a rounding

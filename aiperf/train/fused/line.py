@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from aiperf.train.execution_mode import Fusion
+from aiperf.train.fused import Fusion
 from aiperf.train.module import SCOPE, Network, expression
 from morphism import Add, BatchNormalisation, Convolution, Graph, Relu
 

@@ -17,7 +17,7 @@ import numpy as np
 from aiperf.accounting.score import capacity, score, window
 from aiperf.accounting.time_breakdown import ledger
 from aiperf.accounting.windows import share_inside
-from aiperf.accounting.work_log import Books
+from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialPrepared, TrialProposed
 from aiperf.journal.journal import read
 from aiperf.planning.plan import run_folder
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("run", help="a run's folder, or its name under runs/")
     arguments = parser.parse_args()
     events = list(read(run_folder(arguments.run)))
-    kept = Books()
+    kept = WorkLog()
     for event in events:
         kept.take(event)
     inside = window(kept)

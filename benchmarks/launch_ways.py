@@ -26,8 +26,8 @@ from torch import Tensor
 from aiperf.errors import BadConfiguration
 from aiperf.system.peaks import DataType, board_variant, peak, table
 from aiperf.train.ceiling import blank
-from aiperf.train.execution import Launch, NotHad
-from aiperf.train.execution_mode import EAGER, Way, ways
+from aiperf.train.execution import Execution, NotHad
+from aiperf.train.execution_mode import EAGER, ExecutionMode, modes
 from aiperf.train.fused import missing
 from aiperf.train.initialise import initialise
 from aiperf.train.module import Network, build
@@ -42,14 +42,16 @@ MODELLED = {"no": "eager", "norm": "norm", "conv": "conv"}
 class Step:
     """A network and its forward and backward pass, launched in one way."""
 
-    def __init__(self, graph: Graph, way: Way, precision: Precision, batch: int, device: torch.device) -> None:
+    def __init__(
+        self, graph: Graph, mode: ExecutionMode, precision: Precision, batch: int, device: torch.device
+    ) -> None:
         self._device, self._precision = device, precision
         self._network: Network = build(graph)
         initialise(self._network, seed=0)
         self._network.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
         self._images: Tensor = blank(graph, batch, device, precision, channels_last=True).normal_()
         self._labels = torch.zeros(batch, dtype=torch.int64, device=device)
-        self._launch = Launch(self._network, way, self._images, precision)
+        self._launch = Execution(self._network, mode, self._images, precision)
         self.do(1)
         self._launch.verify()
 
@@ -71,13 +73,15 @@ class Step:
 
 
 @contextmanager
-def prepared(graph: Graph, way: Way, precision: Precision, batch: int, device: torch.device) -> Iterator[Step]:
-    if way.fused != "no":
+def prepared(
+    graph: Graph, mode: ExecutionMode, precision: Precision, batch: int, device: torch.device
+) -> Iterator[Step]:
+    if mode.fused != "no":
         from aiperf.train.fused.check import worst
 
-        if (problem := worst(device, precision.dtype, way.fused)) is not None:
+        if (problem := worst(device, precision.dtype, mode.fused)) is not None:
             raise NotHad(f"does not compute what torch does: {problem}")
-    step = Step(graph, way, precision, batch, device)
+    step = Step(graph, mode, precision, batch, device)
     try:
         yield step
     finally:
@@ -87,20 +91,32 @@ def prepared(graph: Graph, way: Way, precision: Precision, batch: int, device: t
 
 
 def against_eager(
-    graph: Graph, way: Way, precision: Precision, batch: int, device: torch.device, seconds: float, pairs: int
+    graph: Graph,
+    mode: ExecutionMode,
+    precision: Precision,
+    batch: int,
+    device: torch.device,
+    seconds: float,
+    pairs: int,
 ) -> tuple[Ratio, float]:
     """Seconds of a pass in this way ÷ eagerly, and the seconds it took to prepare it."""
     with prepared(graph, EAGER, precision, batch, device) as eager:
         times = max(1, round(seconds / eager.do(2)))
         began = time.perf_counter()
-        with prepared(graph, way, precision, batch, device) as other:
+        with prepared(graph, mode, precision, batch, device) as other:
             taken = time.perf_counter() - began
             other.do(2)
             return interleaved(lambda: other.do(times), lambda: eager.do(times), pairs), taken
 
 
 def row(
-    graph: Graph, way: Way, precision: Precision, batch: int, device: torch.device, ratio: Ratio, taken: float
+    graph: Graph,
+    mode: ExecutionMode,
+    precision: Precision,
+    batch: int,
+    device: torch.device,
+    ratio: Ratio,
+    taken: float,
 ) -> str:
     speed = batch / sorted(ratio.a)[len(ratio.a) // 2]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
@@ -108,24 +124,24 @@ def row(
     dtype: DataType = next(each for each in ("fp32", "tf32", "bf16", "fp16") if each == precision.name)
     dense = peak(name, board_variant(name), dtype)
     bandwidth = next((each.memory_bytes_per_second for each in table() if each.example == name), None)
-    moved = bytes_per_image(graph, MODELLED[way.fused], precision.bytes_per_element)
+    moved = bytes_per_image(graph, MODELLED[mode.fused], precision.bytes_per_element)
     mfu = (
         "" if dense is None else f"{(counted.tensor_forward_flops + counted.tensor_backward_flops) * speed / dense:.1%}"
     )
-    share = "" if bandwidth is None or way.compiled else f"{speed * moved / bandwidth:.0%} of {bandwidth / moved:,.0f}"
-    return f"| {precision.name} | {spoken(way)} | {speed:,.1f} | {ratio} | {taken:.1f} | {mfu} | {share} |"
+    share = "" if bandwidth is None or mode.compiled else f"{speed * moved / bandwidth:.0%} of {bandwidth / moved:,.0f}"
+    return f"| {precision.name} | {spoken(mode)} | {speed:,.1f} | {ratio} | {taken:.1f} | {mfu} | {share} |"
 
 
-def spoken(way: Way) -> str:
-    parts = ["compiled"] if way.compiled else [] if way.fused == "no" else [f"fused={way.fused}"]
-    return " + ".join([*(parts or ["eager"]), *(["CUDA graphs"] if way.cuda_graphs else [])])
+def spoken(mode: ExecutionMode) -> str:
+    parts = ["compiled"] if mode.compiled else [] if mode.fused == "no" else [f"fused={mode.fused}"]
+    return " + ".join([*(parts or ["eager"]), *(["CUDA graphs"] if mode.cuda_graphs else [])])
 
 
-def open_ways(device: torch.device, compiles: bool) -> tuple[Way, ...]:
+def open_modes(device: torch.device, compiles: bool) -> tuple[ExecutionMode, ...]:
     on_cuda = device.type == "cuda"
     if not on_cuda:
-        return (EAGER, Way(compiled=True)) if compiles else (EAGER,)
-    found = ways("auto" if compiles else "off", "auto", on_cuda=True, fused="auto", cannot_fuse=missing(on_cuda=True))
+        return (EAGER, ExecutionMode(compiled=True)) if compiles else (EAGER,)
+    found = modes("auto" if compiles else "off", "auto", on_cuda=True, fused="auto", cannot_fuse=missing(on_cuda=True))
     return tuple(found)
 
 
@@ -168,13 +184,13 @@ def measure(
         say(f"| {name} | | cannot be had: {error} | | | | |")
         return
     precision.switch_on()
-    for way in open_ways(device, compiles):
+    for mode in open_modes(device, compiles):
         try:
-            ratio, taken = against_eager(graph, way, precision, batch, device, seconds, pairs)
+            ratio, taken = against_eager(graph, mode, precision, batch, device, seconds, pairs)
         except (NotHad, torch.cuda.OutOfMemoryError) as error:
-            say(f"| {name} | {spoken(way)} | cannot be had: {error} | | | | |")
+            say(f"| {name} | {spoken(mode)} | cannot be had: {error} | | | | |")
             continue
-        say(row(graph, way, precision, batch, device, ratio, taken))
+        say(row(graph, mode, precision, batch, device, ratio, taken))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from statistics import median
 
 from aiperf.accounting.score import score, window
 from aiperf.accounting.time_breakdown import ledger
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.config import configure
 from aiperf.journal.events import AnyEvent, ProposalRequested, TrialFinished, TrialStarted
 from aiperf.journal.journal import NAME, read
@@ -77,7 +77,7 @@ def row(name: str, path: Path) -> str:
     found = beginnings(read(path))
     later = [each for each in found if not each.first_of_worker]
     seconds, finished = [each.seconds for each in later] or [0.0], [each.finished for each in later] or [0]
-    kept = books(read(path))
+    kept = work_log(read(path))
     busy = score(kept).busy_share or 0.0
     gap = next(line.share for line in ledger(kept, window(kept)).lines if line.name == "gap")
     blind = sum(each.blind for each in later)

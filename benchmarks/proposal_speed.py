@@ -32,7 +32,7 @@ from searchers import (
     Finished,
     History,
     MorphismConf,
-    News,
+    Observation,
     Proposal,
     Proposed,
     RandomConf,
@@ -56,12 +56,12 @@ def space() -> Space:
     return Space(graph, Budget.of(graph), 448, 8, 448, tuning_from_round=4)
 
 
-def invented(finished: int) -> list[News]:
+def invented(finished: int) -> list[Observation]:
     """News of a run in which so many trials finished."""
     return list(_invented(finished, History(space()), Random(finished)))
 
 
-def _invented(finished: int, history: History, random: Random) -> Iterator[News]:
+def _invented(finished: int, history: History, random: Random) -> Iterator[Observation]:
     grown: dict[int | None, int] = {None: 0}  # morphs since the start
     in_flight = min(IN_FLIGHT, finished)
     kept: list[tuple[float, int]] = []
@@ -72,18 +72,20 @@ def _invented(finished: int, history: History, random: Random) -> Iterator[News]
         grown[number] = grown[parent] + 1
         batch_size, kernel_size = 8 + 8 * int(random.random() * 55), 3 + 2 * int(random.random() * 3)
         fingerprint = blake2b(repr(number).encode(), digest_size=16).hexdigest()
-        news: list[News] = [Proposed(number, ROUND, parent, morphs, batch_size, kernel_size, fingerprint)]
+        observations: list[Observation] = [
+            Proposed(number, ROUND, parent, morphs, batch_size, kernel_size, fingerprint)
+        ]
         if number >= in_flight:
             done = number - in_flight
             accuracy = 0.9 - 0.3 * exp(-grown[done] / 10) + 0.02 * (random.random() - 0.5)
-            news.append(Finished(done, accuracy))
+            observations.append(Finished(done, accuracy))
             kept.append((accuracy, done))
             if len(kept) > PARENTS:
                 worst = min(kept)
                 kept.remove(worst)
-                news.append(WeightsDropped(worst[1]))
-        history.tell(news)
-        yield from news
+                observations.append(WeightsDropped(worst[1]))
+        history.tell(observations)
+        yield from observations
 
 
 def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
@@ -115,10 +117,10 @@ def _told(history: History, request: Request, proposal: Proposal) -> Proposed:
 
 def cold(finished: int, searcher: Searcher) -> tuple[float, float]:
     """Processor seconds of the first proposal, and of telling the history before it. Meant for a fresh process."""
-    news, tuner = invented(finished), TpeConf().build()
+    observations, tuner = invented(finished), TpeConf().build()
     begin = time.process_time()
     history = History(space())
-    history.tell(news)
+    history.tell(observations)
     told = time.process_time()
     propose(searcher, history, Request(len(history.trials), ROUND, 1), tuner)
     return time.process_time() - told, told - begin

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import EpochFinished, Progress, TrialProposed
 from aiperf.journal.journal import NAME, read
 from benchmarks.news_age import simulated
@@ -50,7 +50,7 @@ def outcome(seed: int, options: Sequence[str]) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="seed-spread-") as folder:
         path = Path(folder) / NAME
         simulated(WORKERS, [*FEW_WORDS, f"seed={seed}", *options], path)
-        reached = score(books(read(path))).flops_per_second
+        reached = score(work_log(read(path))).flops_per_second
         assert reached is not None
         return Outcome(reached, busy_shares(path))
 

@@ -153,10 +153,10 @@ def train(images: Path, image: int, start_name: str, seeds: int, out: Path) -> N
             young, old = 100 * seed + 1, 100 * seed + 2
             trained(f"young-{seed}", young, None, (), ROUNDS[0])
             trained(f"start-{seed}", old, None, (), EPOCHS)
-            for place, parent in enumerate((young, old, young, old)):
-                random = Random(f"{seed} {place}")
-                morphs = _drawn(graph, budget, 1 + place // 2, random)
-                trained(f"child-{seed}-{place}", 100 * seed + 10 + place, parent, morphs, EPOCHS)
+            for context, parent in enumerate((young, old, young, old)):
+                random = Random(f"{seed} {context}")
+                morphs = _drawn(graph, budget, 1 + context // 2, random)
+                trained(f"child-{seed}-{context}", 100 * seed + 10 + context, parent, morphs, EPOCHS)
 
 
 def _drawn(graph: Graph, budget: Budget, count: int, random: Random) -> tuple[dict[str, Any], ...]:

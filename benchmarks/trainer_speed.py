@@ -46,7 +46,7 @@ from aiperf.train.initialise import initialise
 from aiperf.train.loop import train
 from aiperf.train.module import build
 from aiperf.train.precision import choose
-from aiperf.train.rank_context import Place
+from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import Asleep, Ratio, describe_machine, interleaved
 from morphism import Graph, cost, start
@@ -280,7 +280,7 @@ class OwnLoop:
             progress_seconds=0.0,  # a word after each step: more than a run would have
             edges=(),
         )
-        place = Place.make(conf, data, graph, device, Alone(), writer=None)
+        place = RankContext.make(conf, data, graph, device, Alone(), writer=None)
         self._words: Iterator[Word] = train(order, place, time.monotonic())
 
     def do(self, steps: int) -> None:

@@ -210,7 +210,7 @@ class CeilingKnown:
     batch_size: int
 
 
-News: TypeAlias = (
+Observation: TypeAlias = (
     Requested | Unproposed | Proposed | Began | Finished | Failed | Withdrawn | Shrunk | WeightsDropped | CeilingKnown
 )
 
@@ -268,12 +268,12 @@ class History:
 
     # --- telling
 
-    def tell(self, news: Iterable[News]) -> None:
+    def tell(self, observations: Iterable[Observation]) -> None:
         """Takes in what happened, in order; each costs the same however long the history is.
 
         Raises UnknownTrial for news of a trial that was not proposed, ValueError for a number proposed twice.
         """
-        for one in news:
+        for one in observations:
             match one:
                 case Requested(number):
                     self._open.add(number)

@@ -17,7 +17,7 @@ from ray.tune.search import Searcher as TuneSearcher
 
 from morphism import Morph, choices, decode_morph, encode, encode_morph
 from searchers.growth import NothingToPropose
-from searchers.history import Failed, Finished, History, News, Point, Proposed, Request, Searcher, Space
+from searchers.history import Failed, Finished, History, Observation, Point, Proposed, Request, Searcher, Space
 from searchers.kernel_size import own_size
 from searchers.propose import Tuner, propose
 
@@ -59,7 +59,7 @@ class MorphismSearch(TuneSearcher):
             raise ValueError(f"a round holds at least 1 trial, not {trials_per_round!r}")
         self._searcher, self._tuner, self._seed, self._trials_per_round = searcher, tuner, seed, trials_per_round
         self._history = History(space)
-        self._news: list[News] = []
+        self._news: list[Observation] = []
         self._numbers: dict[str, int] = {}
         self._ids: dict[int, str] = {}
 
@@ -122,7 +122,7 @@ class MorphismSearch(TuneSearcher):
             "format": FORMAT,
             "start": self._history.space.start.fingerprint,
             "trials": self._numbers,
-            "news": [_encoded(news) for news in self._news],
+            "news": [_encoded(observations) for observations in self._news],
         }
         Path(checkpoint_path).write_text(json.dumps(saved), encoding="utf-8")
 
@@ -142,27 +142,27 @@ class MorphismSearch(TuneSearcher):
                 f"{expected[0]!r} and starts from {expected[1]!r}: restore it with the space it was saved with"
             )
         try:
-            news = [_decoded(one) for one in encoded]
+            observations = [_decoded(one) for one in encoded]
             history = History(self._history.space)
-            history.tell(news)
+            history.tell(observations)
         except (ValueError, KeyError, TypeError, LookupError) as offence:
             raise DamagedSearch(f"{checkpoint_path!r} holds damaged news: {offence!r}") from offence
-        self._history, self._news = history, news
+        self._history, self._news = history, observations
         self._numbers, self._ids = numbers, {number: trial for trial, number in numbers.items()}
 
-    def _tell(self, news: News) -> None:
-        self._history.tell([news])
-        self._news.append(news)
+    def _tell(self, observations: Observation) -> None:
+        self._history.tell([observations])
+        self._news.append(observations)
 
 
-def _encoded(news: News) -> dict[str, Any]:
-    fields = asdict(news)
-    if isinstance(news, Proposed):
-        fields["morphs"] = [encode_morph(morph) for morph in news.morphs]
-    return {"kind": type(news).__name__, **fields}
+def _encoded(observations: Observation) -> dict[str, Any]:
+    fields = asdict(observations)
+    if isinstance(observations, Proposed):
+        fields["morphs"] = [encode_morph(morph) for morph in observations.morphs]
+    return {"kind": type(observations).__name__, **fields}
 
 
-def _decoded(encoded: dict[str, Any]) -> News:
+def _decoded(encoded: dict[str, Any]) -> Observation:
     fields = {name: value for name, value in encoded.items() if name != "kind"}
     match encoded["kind"]:
         case "Proposed":

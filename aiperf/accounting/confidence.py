@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Books, Presence
+from aiperf.accounting.work_log import Presence, WorkLog
 
 METHOD = 2
 """Version of this statistic. 1 was a bootstrap over 40 blocks, which covered far less than 95 %."""
@@ -51,11 +51,11 @@ class Evenness:
     """What the sample was; without an interval, why there is none."""
 
 
-def evenness(books: Books, inside: Window) -> Evenness:
+def evenness(work_log: WorkLog, inside: Window) -> Evenness:
     """Of a run's score."""
-    rows = books.intervals
+    rows = work_log.intervals
     work = Work(rows.worker, rows.trial, rows.start, rows.end, rows.flops)
-    return evenness_of(work, books.presences, inside, books.down_seconds)
+    return evenness_of(work, work_log.presences, inside, work_log.down_seconds)
 
 
 def evenness_of(work: Work, presences: Sequence[Presence], inside: Window, down_seconds: float) -> Evenness:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from aiperf.accounting.confidence import METHOD, evenness
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Books
+from aiperf.accounting.work_log import WorkLog
 
 Array = npt.NDArray[np.float64]
 
@@ -66,25 +66,25 @@ class CurvePoint:
     regulated_flops_per_second: float | None
 
 
-def window(books: Books, at: float | None = None) -> Window:
+def window(work_log: WorkLog, at: float | None = None) -> Window:
     """From the end of the warm-up to the end of the run; to `at`, or to the last line, while it has not ended."""
-    assert books.started is not None
-    end = books.at if at is None else at
-    if books.ended is not None:
-        end = books.ended.at
-    return Window(books.started.warmup_seconds, min(end, books.started.duration_seconds))
+    assert work_log.started is not None
+    end = work_log.at if at is None else at
+    if work_log.ended is not None:
+        end = work_log.ended.at
+    return Window(work_log.started.warmup_seconds, min(end, work_log.started.duration_seconds))
 
 
-def score(books: Books, at: float | None = None) -> Score:
+def score(work_log: WorkLog, at: float | None = None) -> Score:
     """The figures of a run; `at` is the time now while it goes on."""
-    assert books.started is not None
-    valid_window, end = window(books, at), window(books, at).end
-    rows = _rows(books)
+    assert work_log.started is not None
+    valid_window, end = window(work_log, at), window(work_log, at).end
+    rows = _rows(work_log)
     counted = work(rows.flops, rows, valid_window)
-    busy = _busy_share(rows, books, valid_window)
+    busy = _busy_share(rows, work_log, valid_window)
     flops = counted / valid_window.seconds if valid_window.seconds > 0 else None
-    error = error_at(books, end)
-    spread = evenness(books, valid_window)
+    error = error_at(work_log, end)
+    spread = evenness(work_log, valid_window)
     return Score(
         flops_per_second=flops,
         flops_per_second_interval=spread.interval,
@@ -94,16 +94,16 @@ def score(books: Books, at: float | None = None) -> Score:
         regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
         error=error,
         window_seconds=valid_window.seconds,
-        trials_finished=len(books.finished),
-        rounds=max((round_ for _, round_ in books.finished), default=0),
+        trials_finished=len(work_log.finished),
+        rounds=max((round_ for _, round_ in work_log.finished), default=0),
         busy_share=busy,
-        wasted_flops=math.fsum(books.intervals.wasted.tolist()),
+        wasted_flops=math.fsum(work_log.intervals.wasted.tolist()),
         valid=flops is not None
         and flops > 0
         and error is not None
-        and bool(books.finished)
-        and books.ended is not None,
-        doubts=_doubts(books, valid_window, busy),
+        and bool(work_log.finished)
+        and work_log.ended is not None,
+        doubts=_doubts(work_log, valid_window, busy),
     )
 
 
@@ -116,36 +116,36 @@ def regulated(flops_per_second: float, error: float) -> float:
     return -math.log(error) * flops_per_second
 
 
-def error_at(books: Books, moment: float) -> float | None:
+def error_at(work_log: WorkLog, moment: float) -> float | None:
     """1 − best accuracy of the evaluations that count and ended by then, never below 1/(2·validation images); None before the
     first. The score's error is that of the window's end, which is the curve's last."""
-    assert books.started is not None
-    best = max((accuracy for at, accuracy in books.accuracies if at <= moment), default=None)
+    assert work_log.started is not None
+    best = max((accuracy for at, accuracy in work_log.accuracies if at <= moment), default=None)
     if best is None:
         return None
-    return max(1.0 - best, 1.0 / (2 * int(books.started.dataset["validation_images"])))
+    return max(1.0 - best, 1.0 / (2 * int(work_log.started.dataset["validation_images"])))
 
 
-def window_work(books: Books, inside: Window) -> float:
+def window_work(work_log: WorkLog, inside: Window) -> float:
     """Counted operations inside a window."""
-    rows = _rows(books)
+    rows = _rows(work_log)
     return work(rows.flops, rows, inside)
 
 
-def busy_share(books: Books, inside: Window) -> float | None:
+def busy_share(work_log: WorkLog, inside: Window) -> float | None:
     """Busy accelerator seconds inside a window ÷ (most accelerators ever present at once × its length)."""
-    return _busy_share(_rows(books), books, inside)
+    return _busy_share(_rows(work_log), work_log, inside)
 
 
-def _busy_share(rows: Rows, books: Books, inside: Window) -> float | None:
-    whole = capacity(books) * inside.seconds
+def _busy_share(rows: Rows, work_log: WorkLog, inside: Window) -> float | None:
+    whole = capacity(work_log) * inside.seconds
     return work(rows.busy * rows.ranks, rows, inside) / whole if whole > 0 else None
 
 
-def capacity(books: Books) -> int:
+def capacity(work_log: WorkLog) -> int:
     """The most accelerators that were present at once."""
-    changes = [(presence.joined, presence.ranks) for presence in books.presences]
-    changes += [(presence.left, -presence.ranks) for presence in books.presences if presence.left is not None]
+    changes = [(presence.joined, presence.ranks) for presence in work_log.presences]
+    changes += [(presence.left, -presence.ranks) for presence in work_log.presences if presence.left is not None]
     most = there = 0
     for _, change in sorted(changes):  # a worker that leaves as another comes is no moment with both
         there += change
@@ -153,13 +153,13 @@ def capacity(books: Books) -> int:
     return most
 
 
-def curve(books: Books, points: int = 200) -> tuple[CurvePoint, ...]:
+def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
     """The score over time at evenly spaced moments up to the run's end."""
-    valid_window = window(books)
+    valid_window = window(work_log)
     if valid_window.end <= 0:
         return ()
     moments = np.linspace(0.0, valid_window.end, points + 1)[1:]
-    rows = _rows(books)
+    rows = _rows(work_log)
     done = _accumulated(rows, np.append(moments, valid_window.start))
     at_start = float(done[-1])
     last = len(moments) - 1
@@ -171,7 +171,7 @@ def curve(books: Books, points: int = 200) -> tuple[CurvePoint, ...]:
         if index == last:  # summed as the score is, so that the curve ends where the score stands, to the last digit
             total, counted = work(rows.flops, rows, Window(0.0, moment)), work(rows.flops, rows, valid_window)
         flops = counted / inside if inside > 0 else None
-        error = error_at(books, moment)
+        error = error_at(work_log, moment)
         drawn.append(
             CurvePoint(
                 at=moment,
@@ -198,8 +198,8 @@ class Rows:
     ranks: npt.NDArray[np.int64]
 
 
-def _rows(books: Books) -> Rows:
-    columns = books.intervals
+def _rows(work_log: WorkLog) -> Rows:
+    columns = work_log.intervals
     return Rows(columns.start, columns.end, columns.flops, columns.tensor_flops, columns.busy, columns.ranks)
 
 
@@ -226,73 +226,71 @@ def _accumulated(rows: Rows, moments: Array) -> Array:
     return np.asarray(np.interp(moments, edges, total), dtype=np.float64)
 
 
-def _doubts(books: Books, inside: Window, busy: float | None) -> tuple[str, ...]:
-    assert books.started is not None
+def _doubts(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[str, ...]:
+    assert work_log.started is not None
     doubts: list[str] = []
-    if books.started.simulated:
+    if work_log.started.simulated:
         doubts.append("simulated: no work was done")
-    if books.ended is None:
+    if work_log.ended is None:
         doubts.append("the run has not ended: figures up to the journal's last line")
-    elif books.ended.reason != "duration":
-        doubts.append(f"ended before its declared {books.started.duration_seconds:.0f} s ({books.ended.reason})")
+    elif work_log.ended.reason != "duration":
+        doubts.append(f"ended before its declared {work_log.started.duration_seconds:.0f} s ({work_log.ended.reason})")
     if inside.seconds <= 0:
-        doubts.append(f"no valid window: the warm-up of {books.started.warmup_seconds:.0f} s was not over")
-    if books.lost_workers:
-        doubts.append(f"workers lost: {books.lost_workers} of {len(books.presences)}")
-    if (unlike := _unlike(books)) is not None:
+        doubts.append(f"no valid window: the warm-up of {work_log.started.warmup_seconds:.0f} s was not over")
+    if work_log.lost_workers:
+        doubts.append(f"workers lost: {work_log.lost_workers} of {len(work_log.presences)}")
+    if (unlike := _unlike(work_log)) is not None:
         doubts.append(unlike)
     for helper, effect in (("recorder", "samples are missing"), ("generator", "its proposals were asked for again")):
-        of = sorted({worker for what, worker in books.lost_helpers if what == helper})
+        of = sorted({worker for what, worker in work_log.lost_helpers if what == helper})
         if of:
-            times = sum(what == helper for what, _ in books.lost_helpers)
+            times = sum(what == helper for what, _ in work_log.lost_helpers)
             named = ", ".join(map(str, of[:8])) + (", …" if len(of) > 8 else "")
             doubts.append(f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}")
-    if books.vain_hosts:
-        host, reason = next(iter(books.vain_hosts.items()))
+    if work_log.vain_hosts:
+        host, reason = next(iter(work_log.vain_hosts.items()))
         doubts.append(
-            f"starts of workers that failed: {books.vain_starts}; hosts without one for a time: {len(books.vain_hosts)}, "
+            f"starts of workers that failed: {work_log.vain_starts}; hosts without one for a time: {len(work_log.vain_hosts)}, "
             f"as {host}: {reason}"
         )
-    if books.lost_attempts:
-        doubts.append(f"attempts at trials lost: {books.lost_attempts}")
-    if books.failed:
-        doubts.append(f"trials failed: {books.failed}")
-    if books.unwritten:
-        first = books.unwritten[0]
+    if work_log.lost_attempts:
+        doubts.append(f"attempts at trials lost: {work_log.lost_attempts}")
+    if work_log.failed:
+        doubts.append(f"trials failed: {work_log.failed}")
+    if work_log.unwritten:
+        first = work_log.unwritten[0]
         doubts.append(
-            f"checkpoints that could not be written: {len(books.unwritten)}; first of trial {first.trial} after epoch "
+            f"checkpoints that could not be written: {len(work_log.unwritten)}; first of trial {first.trial} after epoch "
             f"{first.epoch}: {first.reason}"
         )
-    if books.skipped:
-        name, why = next(iter(books.skipped.items()))
-        doubts.append(f"corrupt images left out: {len(books.skipped)}; first {name!r}: {why}")
-    if books.ended is not None and not books.start_finished:
+    if work_log.skipped:
+        name, why = next(iter(work_log.skipped.items()))
+        doubts.append(f"corrupt images left out: {len(work_log.skipped)}; first {name!r}: {why}")
+    if work_log.ended is not None and not work_log.start_finished:
         doubts.append("no trial of the starting network came to its end")
-    if books.unanswered:
-        doubts.append(f"proposals that never came: {books.unanswered} (their generator died, or was silent)")
-    if books.down_seconds:
-        doubts.append(f"the driver was down for {books.down_seconds:.0f} s, which the score's time holds")
+    if work_log.unanswered:
+        doubts.append(f"proposals that never came: {work_log.unanswered} (their generator died, or was silent)")
+    if work_log.down_seconds:
+        doubts.append(f"the driver was down for {work_log.down_seconds:.0f} s, which the score's time holds")
     doubts += [
         f"the driver's wall clock stepped {'back' if step < 0 else 'forward'} by {abs(step):.1f} s"
-        for step in books.clock_steps
+        for step in work_log.clock_steps
     ]
     doubts += [
         f"rolled back at {at:.0f} s: {lines} lines of the journal were taken back, and what they told is in no figure"
-        for at, lines in books.rollbacks
+        for at, lines in work_log.rollbacks
     ]
     if busy is not None and busy < 0.95:
         doubts.append(f"{1 - busy:.0%} of accelerator time idle")
     return tuple(doubts)
 
 
-def _unlike(books: Books) -> str | None:
+def _unlike(work_log: WorkLog) -> str | None:
     """Workers that the plan was not made of: with fewer ranks, since those with too many are refused."""
-    assert books.started is not None
-    planned = books.started.shape
-    others = [] if planned is None else [one for one in books.presences if one.ranks != planned.ranks]
+    assert work_log.started is not None
+    planned = work_log.started.shape
+    others = [] if planned is None else [one for one in work_log.presences if one.ranks != planned.ranks]
     if planned is None or not others:
         return None
     ranks = ", ".join(map(str, sorted({one.ranks for one in others})))
-    return (
-        f"the plan was made for workers of {planned.ranks} ranks; {len(others)} of {len(books.presences)} had {ranks}"
-    )
+    return f"the plan was made for workers of {planned.ranks} ranks; {len(others)} of {len(work_log.presences)} had {ranks}"

@@ -10,7 +10,7 @@ import numpy as np
 from aiperf.accounting.intervals import Real
 from aiperf.accounting.score import capacity
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Books
+from aiperf.accounting.work_log import WorkLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class TimeBreakdown:
     """All accelerator time of a window: the most accelerators ever present at once × its length."""
 
     whole_seconds: float
@@ -47,36 +47,36 @@ _MEANINGS = {
 }
 
 
-def ledger(books: Books, inside: Window) -> Ledger:
+def ledger(work_log: WorkLog, inside: Window) -> TimeBreakdown:
     """The lines of a window, each from clocks or events of its own; only the last is a remainder."""
-    columns = books.intervals
+    columns = work_log.intervals
     weight = share_inside(columns.start, columns.end, inside) * columns.ranks.astype(np.float64)
 
     def seconds(amount: Real) -> float:
         return math.fsum((amount * weight).tolist())
 
     busy, communication, validation = map(seconds, (columns.busy, columns.communication, columns.validation))
-    ranks = {presence.worker: presence.ranks for presence in books.presences}
+    ranks = {presence.worker: presence.ranks for presence in work_log.presences}
     started = compiled = 0.0
-    for preparation in books.preparations:
+    for preparation in work_log.preparations:
         length = preparation.at - preparation.started
         part = _overlap(preparation.started, preparation.at, inside) * ranks[preparation.worker]
         compiling = min(1.0, preparation.compile_seconds / length) if length > 0 else 0.0
         compiled += part * compiling
         started += part * (1.0 - compiling)
     open_spells = [
-        spell
-        for presence in books.presences
+        idle_span
+        for presence in work_log.presences
         if presence.left is None
-        for spell in books.open_spells(presence, inside.end)
+        for idle_span in work_log.open_spells(presence, inside.end)
     ]
     idle = {"gap": 0.0, "lost": 0.0}
-    for spell in [*books.spells, *open_spells]:
-        idle[spell.kind] += spell.ranks * _overlap(spell.start, spell.end, inside)
-    whole = capacity(books) * inside.seconds
+    for idle_span in [*work_log.idle_spans, *open_spells]:
+        idle[idle_span.kind] += idle_span.ranks * _overlap(idle_span.start, idle_span.end, inside)
+    whole = capacity(work_log) * inside.seconds
     present = math.fsum(
         presence.ranks * _overlap(presence.joined, math.inf if presence.left is None else presence.left, inside)
-        for presence in books.presences
+        for presence in work_log.presences
     )
     amounts = {
         "training": busy - communication - validation,
@@ -90,7 +90,7 @@ def ledger(books: Books, inside: Window) -> Ledger:
         "absent": whole - present,
     }
     amounts["unexplained"] = whole - math.fsum(amounts.values())
-    return Ledger(
+    return TimeBreakdown(
         whole,
         tuple(
             Line(name, amount, amount / whole if whole > 0 else 0.0, _MEANINGS[name])

@@ -73,7 +73,7 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class IdleSpan:
     """Time of a worker in which no image was done, by the events at both its ends."""
 
     kind: str
@@ -121,7 +121,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class Books:
+class WorkLog:
     """A fold: `take` each event in the journal's order."""
 
     started: RunStarted | None = None
@@ -131,7 +131,7 @@ class Books:
     intervals: Intervals = field(default_factory=Intervals)
     presences: list[Presence] = field(default_factory=list)
     preparations: list[Preparation] = field(default_factory=list)
-    spells: list[Spell] = field(default_factory=list)
+    idle_spans: list[IdleSpan] = field(default_factory=list)
     accuracies: list[tuple[float, float]] = field(default_factory=list)
     """(at, validation accuracy) of every evaluation that counts and was better than all before."""
     finished: list[tuple[float, int]] = field(default_factory=list)
@@ -197,7 +197,7 @@ class Books:
             case TrialStarted():
                 presence = self._present[event.worker]
                 if presence.free_since is not None:
-                    self.spells.append(Spell("gap", presence.ranks, presence.free_since, event.at))
+                    self.idle_spans.append(IdleSpan("gap", presence.ranks, presence.free_since, event.at))
                 presence.free_since, presence.trial = None, event.trial
                 if event.round is not None:
                     self._rounds[event.trial] = event.round
@@ -309,17 +309,17 @@ class Books:
         presence = self._present[opened.worker]
         assert opened.worked is not None, "an attempt ends once"
         if since > opened.worked:
-            self.spells.append(Spell("lost", presence.ranks, opened.worked, since))
+            self.idle_spans.append(IdleSpan("lost", presence.ranks, opened.worked, since))
         opened.worked = None
         presence.free_since, presence.trial = since, None
 
     def _leave(self, presence: Presence, at: float) -> None:
         presence.left = at
-        self.spells += self.open_spells(presence, at)
+        self.idle_spans += self.open_spells(presence, at)
         if presence.trial is not None:
             self._open[presence.trial].worked = None
 
-    def open_spells(self, presence: Presence, at: float) -> list[Spell]:
+    def open_spells(self, presence: Presence, at: float) -> list[IdleSpan]:
         """What a worker's last spell comes to if it ends now."""
         since = presence.free_since
         kind = "gap"
@@ -327,7 +327,7 @@ class Books:
             assert presence.trial is not None
             kind, since = "lost", self._open[presence.trial].worked
             assert since is not None, "a trial that a worker holds is running"
-        return [Spell(kind, presence.ranks, since, at)] if at > since else []
+        return [IdleSpan(kind, presence.ranks, since, at)] if at > since else []
 
     def _waste(self, opened: _Open, epoch: int) -> None:
         """All that was done of an epoch so far; what was wasted before stays so."""
@@ -347,9 +347,9 @@ def counts(started: RunStarted, evaluation: EpochFinished) -> bool:
     return evaluation.at <= started.duration_seconds
 
 
-def books(events: Iterable[AnyEvent]) -> Books:
+def work_log(events: Iterable[AnyEvent]) -> WorkLog:
     """The books after a journal's events."""
-    kept = Books()
+    kept = WorkLog()
     with folding(events):
         for event in events:
             kept.take(event)

@@ -60,12 +60,12 @@ def main(words: Sequence[str]) -> int:
         return _driven(found.conf, lambda executor_of, show: resume(found, executor_of, show))
     draft = make_plan(conf, this_machine(conf))
     from aiperf.drive.machines import worker_shape
-    from aiperf.drive.session import sit
+    from aiperf.drive.session import run_session
 
     def begin(executor_of: ExecutorOf, show: Callable[[Driver], None]) -> Path:
         plan = make_plan(conf, worker_shape(conf), draft.dataset)
         print(describe_plan(plan))
-        return sit(plan, executor_of, show)
+        return run_session(plan, executor_of, show)
 
     return _driven(conf, begin)
 

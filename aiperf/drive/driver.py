@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aiperf.accounting.work_log import Books
+from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import Clock
 from aiperf.errors import NoWorkers
@@ -37,13 +37,13 @@ from aiperf.rules.decide import (
     WriteOff,
     decide,
 )
-from aiperf.rules.interpret import end, hear
+from aiperf.rules.interpret import end, interpret
 from aiperf.rules.limits import progress_seconds
-from aiperf.rules.observations import news
+from aiperf.rules.observations import observations
 from aiperf.rules.procedure import epoch_limit, patience
 from aiperf.rules.proposals import check
 from aiperf.rules.state import Run, evolve
-from searchers.history import History, News
+from searchers.history import History, Observation
 
 TURN_SECONDS = 0.5
 """The longest wait for words: how stale a live table, or an answer to Ctrl-C, can be."""
@@ -56,7 +56,7 @@ class Driver:
     """One driver of one run, from now to its end. Use: `Driver(...).drive()`."""
 
     run: Run
-    books: Books
+    work_log: WorkLog
     history: History
     journal: Journal
     executor: Executor
@@ -68,7 +68,7 @@ class Driver:
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _events: list[AnyEvent] = field(default_factory=list)
-    _outbox: list[Order | list[News]] = field(default_factory=list)
+    _outbox: list[Order | list[Observation]] = field(default_factory=list)
     """For the executor, in the order of the events: a proposal sees no news of a line after its request."""
 
     def drive(self) -> None:
@@ -117,12 +117,12 @@ class Driver:
                 by = "searcher" if word.was_made else "nobody"
                 return [TrialRejected(at=now, number=word.number, reason=word.reason, by=by)]
             case _:
-                return hear(self.run, word, now)
+                return interpret(self.run, word, now)
 
     def _take(self, event: AnyEvent) -> None:
-        told = news(self.run, event)
+        told = observations(self.run, event)
         evolve(self.run, event)
-        self.books.take(event)
+        self.work_log.take(event)
         if told:
             self.history.tell(told)
             self._outbox.append(told)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aiperf.journal.messages import Order, Word
-from searchers.history import News
+from searchers.history import Observation
 
 
 class Executor(Protocol):
@@ -16,7 +16,7 @@ class Executor(Protocol):
         """Brings workers up; each says WorkerUp when it is ready, now or later."""
         ...
 
-    def tell(self, news: Sequence[News]) -> None:
+    def tell(self, observations: Sequence[Observation]) -> None:
         """What searchers learn, in the journal's order; a Propose sent afterwards sees it."""
         ...
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from aiperf.journal.messages import Drop, Order, Propose, Release, Sum, Train, Word, WorkerUp
 from aiperf.rules.proposals import Proposer, make
-from searchers.history import History, News, Space
+from searchers.history import History, Observation, Space
 
 Training = Callable[[Train], Iterator[Word]]
 """Carries out an order to train in this process, word by word."""
@@ -46,9 +46,9 @@ class InlineExecutor:
             )
         )
 
-    def tell(self, news: Sequence[News]) -> None:
+    def tell(self, observations: Sequence[Observation]) -> None:
         """The history that proposals are made from."""
-        self._history.tell(news)
+        self._history.tell(observations)
 
     def send(self, order: Order) -> None:
         """Proposes at once; takes up training when the driver next waits."""

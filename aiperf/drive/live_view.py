@@ -18,7 +18,7 @@ NOW_SECONDS = 30.0
 def live_view(driver: Driver) -> LiveView:
     """The run as it stands."""
     run, now = driver.run, driver.clock.now()
-    so_far = score(driver.books, now)
+    so_far = score(driver.work_log, now)
     # Work is known up to the last word: a word is on its way for as long as the workers pause between two.
     heard = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)
     recent = Window(max(0.0, heard - NOW_SECONDS), heard)
@@ -28,7 +28,7 @@ def live_view(driver: Driver) -> LiveView:
         at=now,
         duration_seconds=run.limits.duration,
         warmup_seconds=run.limits.warmup,
-        flops_per_second=window_work(driver.books, recent) / recent.seconds if recent.seconds > 0 else 0.0,
+        flops_per_second=window_work(driver.work_log, recent) / recent.seconds if recent.seconds > 0 else 0.0,
         window_flops_per_second=so_far.flops_per_second,
         regulated_flops_per_second=so_far.regulated_flops_per_second,
         error=so_far.error,
@@ -38,7 +38,7 @@ def live_view(driver: Driver) -> LiveView:
         workers_training=training,
         workers_preparing=len(run.running) - training,
         workers_waiting=len(run.idle),
-        workers_lost=driver.books.lost_workers,
+        workers_lost=driver.work_log.lost_workers,
         workers=tuple(_worker(run, worker) for worker in islice(run.workers.values(), MOST_WORKERS)),
         is_simulated=run.started.simulated,
     )

@@ -12,7 +12,7 @@ from types import FrameType
 
 import msgspec
 
-from aiperf.accounting.work_log import Books
+from aiperf.accounting.work_log import WorkLog
 from aiperf.config import RunConf, from_plain
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
@@ -21,12 +21,12 @@ from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
 from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, read
 from aiperf.planning.plan import Plan, first_event, new_folder, run_folder
-from aiperf.rules.observations import news
+from aiperf.rules.observations import observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin, evolve
 from aiperf.rules.verify_proposals import check_rules
 from aiperf.system.describe import describe, versions
-from searchers.history import History, News
+from searchers.history import History, Observation
 
 
 @dataclass(slots=True)
@@ -34,22 +34,22 @@ class Standing:
     """All folds of a journal that a driver needs, and the news its executor must be told first."""
 
     run: Run
-    books: Books
+    work_log: WorkLog
     history: History
-    told: list[News] = field(default_factory=list)
+    told: list[Observation] = field(default_factory=list)
 
     @classmethod
     def at(cls, first: RunStarted) -> Standing:
         """After the first line."""
-        standing = cls(begin(first), Books(), History(space_of(first)))
-        standing.books.take(first)
+        standing = cls(begin(first), WorkLog(), History(space_of(first)))
+        standing.work_log.take(first)
         return standing
 
     def take(self, event: AnyEvent) -> None:
         """One more line."""
-        told = news(self.run, event)
+        told = observations(self.run, event)
         evolve(self.run, event)
-        self.books.take(event)
+        self.work_log.take(event)
         self.history.tell(told)
         self.told += told
 
@@ -58,7 +58,7 @@ ExecutorOf = Callable[[RunConf, Path, Standing], Executor]
 """Brings the machines of a configuration up for a run that stands so."""
 
 
-def sit(plan: Plan, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
+def run_session(plan: Plan, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
     """A new run, from its beginning to its end; gives its folder. Ctrl-C once ends it cleanly."""
     began = host_time()
     folder = new_folder(plan.conf, began.unix)
@@ -80,7 +80,7 @@ class Resumable:
     conf: RunConf
     standing: Standing
     reading: Reading
-    sitting: RunStarted | RunResumed
+    session: RunStarted | RunResumed
     """The event that the last driver began with."""
 
 
@@ -106,11 +106,11 @@ def resumable(conf: RunConf) -> Resumable:
     check_rules(first)
     with folding(reader):
         conf, standing = from_plain(first.config), Standing.at(first)
-        sitting: RunStarted | RunResumed = first
+        session: RunStarted | RunResumed = first
         for event in lines:
             standing.take(event)
             if isinstance(event, RunResumed):
-                sitting = event
+                session = event
     if standing.run.ended == "duration":
         raise CannotResume(
             f"a run is over when its declared time is; '{folder}' ended after its {first.duration_seconds:.0f} s. "
@@ -120,7 +120,7 @@ def resumable(conf: RunConf) -> Resumable:
         print(
             f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it"
         )
-    return Resumable(folder, conf, standing, reader.reading, sitting)
+    return Resumable(folder, conf, standing, reader.reading, session)
 
 
 def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
@@ -132,7 +132,7 @@ def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driv
     """
     standing = found.standing
     with Journal(found.folder / NAME, found.reading) as journal:
-        resumed = resumption(standing.run, found.sitting, host_time(), journal.cut)
+        resumed = resumption(standing.run, found.session, host_time(), journal.cut)
         if resumed.rolled_back_lines and journal.cut is not None:
             print(
                 f"{resumed.rolled_back_lines} lines after line {journal.lines} are rolled back, and kept in "
@@ -144,7 +144,7 @@ def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driv
     return found.folder
 
 
-def resumption(run: Run, sitting: RunStarted | RunResumed, now: HostTime, cut: Cut | None = None) -> RunResumed:
+def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: Cut | None = None) -> RunResumed:
     """The event of taking a run up again; `sitting` is what its last driver began with.
 
     On the same boot the clock went on by the time since then, whatever happened to the wall clock; after another boot, or on
@@ -152,8 +152,8 @@ def resumption(run: Run, sitting: RunStarted | RunResumed, now: HostTime, cut: C
     """
     by_wall = now.unix - run.started.started_unix
     by_boot = None
-    if sitting.boot_id is not None and sitting.boot_id == now.boot_id and sitting.boot_seconds is not None:
-        by_boot = sitting.at + now.boot_seconds - sitting.boot_seconds
+    if session.boot_id is not None and session.boot_id == now.boot_id and session.boot_seconds is not None:
+        by_boot = session.at + now.boot_seconds - session.boot_seconds
     at = max(run.at, by_wall if by_boot is None else by_boot)
     return RunResumed(
         at=at,
@@ -186,7 +186,7 @@ def _drive(
             stack.callback(executor.close)
             executor.tell(standing.told)
             executor.start()
-            driver = Driver(standing.run, standing.books, standing.history, journal, executor, clock, after_turn)
+            driver = Driver(standing.run, standing.work_log, standing.history, journal, executor, clock, after_turn)
             with ending_on_interrupt(driver):
                 driver.drive()
     except RuntimeLost as lost:

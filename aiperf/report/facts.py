@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiperf.accounting.score import CurvePoint, Score
-from aiperf.accounting.time_breakdown import Ledger
+from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.ranking.breaches import Breach
 from aiperf.system.telemetry import Doubt, Telemetry
 
@@ -267,7 +267,7 @@ class Report:
     """Thinned by `gather.thinned`: every improvement, and evenly spaced others."""
     error_points: int
     """Before thinning."""
-    ledger: Ledger
+    ledger: TimeBreakdown
     utilisation: Utilisation
     proposals: Proposals
     trials: tuple[TrialFacts, ...]

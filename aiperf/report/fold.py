@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from aiperf.accounting.work_log import Books, counts
+from aiperf.accounting.work_log import WorkLog, counts
 from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
@@ -86,7 +86,7 @@ class Collected:
     resumes: list[RunResumed] = field(default_factory=list)
     trials: dict[int, OpenTrial] = field(default_factory=dict)
     workers: dict[int, OpenWorker] = field(default_factory=dict)
-    books: Books = field(default_factory=Books)
+    work_log: WorkLog = field(default_factory=WorkLog)
     begun_worker: array[int] = field(default_factory=lambda: array("q"))
     """Of each attempt the worker that it was given."""
     begun_row: array[int] = field(default_factory=lambda: array("q"))
@@ -111,7 +111,7 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
     started = next(rest)
     assert isinstance(started, RunStarted), "a journal begins with RunStarted"
     run = Collected(started)
-    keep = run.books.take
+    keep = run.work_log.take
     with folding(events):
         keep(started)
         for run.events, event in enumerate(rest, start=2):
@@ -156,7 +156,7 @@ def _take(run: Collected, event: AnyEvent) -> None:
             worker.trials += 1
             worker.trial = event.trial
             run.begun_worker.append(event.worker)
-            run.begun_row.append(len(run.books.intervals))
+            run.begun_row.append(len(run.work_log.intervals))
         case TrialPrepared():
             run.trials[event.trial].precision = event.precision
         case BatchReduced():

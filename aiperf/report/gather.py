@@ -16,7 +16,7 @@ import numpy.typing as npt
 from aiperf.accounting.score import Score, curve, score, window
 from aiperf.accounting.time_breakdown import ledger
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Books
+from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import Breach, Candidate, breaches
 from aiperf.ranking.required import CHOSEN
@@ -51,10 +51,10 @@ def unmeasured(_: tuple[float, float]) -> None:
 def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) -> Report:
     """The Report of a journal's events, read once and in order."""
     run = collect(events)
-    books = run.books
-    result = score(books)
-    inside = window(books)
-    end = books.at if books.ended is None else books.ended.at
+    work_log = run.work_log
+    result = score(work_log)
+    inside = window(work_log)
+    end = work_log.at if work_log.ended is None else work_log.ended.at
     measured = telemetry((inside.start, inside.end)) if inside.seconds > 0 else None
     used = utilisation(run, inside)
     architecture = best_architecture(run)
@@ -62,18 +62,18 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         run=_run(run, end),
         score=result,
         breaches=_breaches(run, inside, end, result, used.mfu_busy),
-        doubts=_doubts(result, measured, run.started.simulated, _worked_until(books, inside)),
-        curve=curve(books, CURVE_POINTS),
+        doubts=_doubts(result, measured, run.started.simulated, _worked_until(work_log, inside)),
+        curve=curve(work_log, CURVE_POINTS),
         errors=_errors(run),
         error_points=len(run.error),
-        ledger=ledger(books, inside),
+        ledger=ledger(work_log, inside),
         utilisation=used,
         proposals=_proposals(run),
         trials=_trials(run),
         best=run.best,
         workers=_workers(run),
         systems=_systems(run),
-        gantt=gantt(books, run.workers, end),
+        gantt=gantt(work_log, run.workers, end),
         tree=tree(run.trials, run.best),
         architecture=architecture,
         telemetry=measured,
@@ -81,7 +81,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
 
 
 def _run(run: Collected, end: float) -> RunFacts:
-    started, ended = run.started, run.books.ended
+    started, ended = run.started, run.work_log.ended
     return RunFacts(
         name=started.run,
         started_unix=started.started_unix,
@@ -95,7 +95,7 @@ def _run(run: Collected, end: float) -> RunFacts:
         end=end,
         end_reason=None if ended is None else ended.reason,
         resumes=len(run.resumes),
-        down_seconds=run.books.down_seconds,
+        down_seconds=run.work_log.down_seconds,
         events=run.events,
         versions=run.resumes[-1].versions if run.resumes else started.versions,
         versions_changed=tuple(run.versions_changed),
@@ -103,7 +103,7 @@ def _run(run: Collected, end: float) -> RunFacts:
 
 
 def _trials(run: Collected) -> tuple[TrialFacts, ...]:
-    columns = run.books.intervals
+    columns = run.work_log.intervals
     most = 1 + max(run.trials, default=0)
     seconds = np.bincount(columns.trial, columns.end - columns.start, most).tolist()
     # Sums of floating-point numbers, exact: images of one trial are fewer than 2^53.
@@ -178,7 +178,7 @@ def _proposals(run: Collected) -> Proposals:
 
 def _startup_share(run: Collected) -> float | None:
     """See Proposals.startup_share."""
-    columns = run.books.intervals
+    columns = run.work_log.intervals
     busy = np.bincount(columns.trial, columns.busy * columns.ranks, 1 + max(run.trials, default=0))
     is_told = all(trial.proposal.tuned_by for trial in run.trials.values())
     at_random = [number for number, trial in run.trials.items() if trial.proposal.tuned_by == "startup"]
@@ -239,9 +239,9 @@ def _systems(run: Collected) -> tuple[SystemFacts, ...]:
     return tuple(sorted((facts for facts, _ in rows.values()), key=lambda facts: (-facts.workers, facts.example)))
 
 
-def _worked_until(books: Books, inside: Window) -> dict[int, float]:
+def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:
     """When each worker that worked inside the window did so last, there."""
-    columns = books.intervals
+    columns = work_log.intervals
     end = np.minimum(columns.end, inside.end)
     order = np.lexsort((end, columns.worker))
     worker, end = columns.worker[order], end[order]
@@ -265,7 +265,7 @@ def _doubts(
 
 
 def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: float | None) -> tuple[Breach, ...]:
-    ended, config = run.books.ended, run.started.config
+    ended, config = run.work_log.ended, run.started.config
     late = [trial for trial in run.trials.values() if trial.proposed_for > 3]
     # A configuration that does not say what was chosen is a rule of its own that cannot be told.
     searcher, tuner = ((config.get(part) or {}).get("name", CHOSEN[part]) for part in ("searcher", "hpo"))
@@ -282,11 +282,11 @@ def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: fl
             duration_seconds=run.started.duration_seconds,
             warmup_seconds=run.started.warmup_seconds,
             window_seconds=result.window_seconds,
-            rolled_back_lines=sum(lines for _, lines in run.books.rollbacks),
+            rolled_back_lines=sum(lines for _, lines in run.work_log.rollbacks),
             end=end,
             end_reason=None if ended is None else ended.reason,
             devices=frozenset(worker.joined.device for worker in run.workers.values()),
-            precisions=frozenset(preparation.precision for preparation in run.books.preparations),
+            precisions=frozenset(preparation.precision for preparation in run.work_log.preparations),
             error=result.error,
             largest_mfu=mfu,
             beside_master=_beside_master(run, inside),
@@ -297,7 +297,7 @@ def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: fl
 def _beside_master(run: Collected, inside: Window) -> tuple[str, ...] | None:
     """Hosts of drivers on which a worker did work inside the window; None: not every description says which host it is of."""
     drivers = [run.started.machine, *(resume.machine for resume in run.resumes)]
-    columns = run.books.intervals
+    columns = run.work_log.intervals
     at_work = np.unique(columns.worker[share_inside(columns.start, columns.end, inside) > 0]).tolist()
     workers = [run.workers[number].joined.machine for number in at_work]
     if not all(one.get("host") for one in (*drivers, *workers)):

@@ -25,15 +25,15 @@ MEASURED_PEAK = "measured_matmul_flops"
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
     """The figures of the valid window; None where it has no length or nothing was measured."""
-    books = run.books
-    columns = books.intervals
+    work_log = run.work_log
+    columns = work_log.intervals
     weight = share_inside(columns.start, columns.end, inside)
     of_all_ranks = columns.ranks.astype(np.float64) * weight
     tensor = math.fsum((columns.tensor_flops * weight).tolist())
     busy = math.fsum((columns.busy * of_all_ranks).tolist())
     communication = math.fsum((columns.communication * of_all_ranks).tolist())
     waited = math.fsum((columns.input * of_all_ranks).tolist())
-    whole = capacity(books) * inside.seconds
+    whole = capacity(work_log) * inside.seconds
     dense, source = _peak(run)
     gaps = pauses(run)
     return Utilisation(
@@ -54,7 +54,7 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
 def pauses(run: Collected) -> Real:
     """Seconds from the end of a worker's last interval to the beginning of its first one of another attempt, for every attempt
     that did any work on a worker that had worked before."""
-    columns = run.books.intervals
+    columns = run.work_log.intervals
     worker = columns.worker
     order = np.argsort(worker, kind="stable")
     worker, start, end = worker[order], columns.start[order], columns.end[order]
@@ -70,7 +70,7 @@ def pauses(run: Collected) -> Real:
 
 def _peak(run: Collected) -> tuple[float | None, str | None]:
     """One peak for all workers and precisions, or none: a mean of unlike peaks would be nobody's utilisation."""
-    precisions = {preparation.precision for preparation in run.books.preparations}
+    precisions = {preparation.precision for preparation in run.work_log.preparations}
     if len(precisions) != 1:
         return None, None
     precision = next((each for each in get_args(DataType) if each in precisions), None)

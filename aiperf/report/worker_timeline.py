@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.work_log import Books
+from aiperf.accounting.work_log import WorkLog
 from aiperf.report.facts import Bar, Gantt
 from aiperf.report.fold import OpenWorker
 
@@ -38,7 +38,7 @@ class _Growing:
     end: float
 
 
-def gantt(books: Books, workers: dict[int, OpenWorker], end: float) -> Gantt:
+def gantt(work_log: WorkLog, workers: dict[int, OpenWorker], end: float) -> Gantt:
     """The chart of a run of that length; rows in the order of worker numbers."""
     numbers = sorted(workers)
     with_grid = len(numbers) > MOST_BARS_ROWS
@@ -50,12 +50,12 @@ def gantt(books: Books, workers: dict[int, OpenWorker], end: float) -> Gantt:
         size = math.ceil(len(numbers) / GRID_ROWS)
         groups = [numbers[i : i + size] for i in range(0, len(numbers), size)]
         grid_rows = tuple((group[0], group[-1]) for group in groups)
-        grid = busy_grid(books, groups, end, GRID_COLUMNS)
+        grid = busy_grid(work_log, groups, end, GRID_COLUMNS)
     return Gantt(
         workers=tuple(shown),
         hosts=tuple(workers[number].joined.host for number in shown),
         present=tuple(_presence(workers[number], end) for number in shown),
-        bars=_bars(books, shown, gap),
+        bars=_bars(work_log, shown, gap),
         merged_gap_seconds=gap,
         all_workers=len(numbers),
         grid=grid,
@@ -69,9 +69,9 @@ def _presence(worker: OpenWorker, end: float) -> tuple[float, float]:
     return worker.joined.at, max(worker.joined.at, min(lost, end))
 
 
-def _bars(books: Books, shown: Sequence[int], gap: float) -> tuple[Bar, ...]:
+def _bars(work_log: WorkLog, shown: Sequence[int], gap: float) -> tuple[Bar, ...]:
     row_of = {number: row for row, number in enumerate(shown)}
-    columns = books.intervals
+    columns = work_log.intervals
     worker = columns.worker
     pieces: list[tuple[int, float, float, str, int]] = []
     drawn = np.flatnonzero(np.isin(worker, np.array(shown, dtype=np.int64)))
@@ -84,7 +84,7 @@ def _bars(books: Books, shown: Sequence[int], gap: float) -> tuple[Bar, ...]:
             pieces.append((row, start, edge, "train", trial))
         if end > edge:
             pieces.append((row, edge, end, "validate", trial))
-    for preparation in books.preparations:
+    for preparation in work_log.preparations:
         if preparation.worker in row_of:
             pieces.append(
                 (row_of[preparation.worker], preparation.started, preparation.at, "prepare", preparation.trial)
@@ -119,7 +119,7 @@ def _told_apart(pieces: Sequence[tuple[int, float, float, str, int]]) -> list[Ba
 
 
 def busy_grid(
-    books: Books, groups: Sequence[Sequence[int]], end: float, columns: int
+    work_log: WorkLog, groups: Sequence[Sequence[int]], end: float, columns: int
 ) -> tuple[tuple[float | None, ...], ...]:
     """Busy accelerator time ÷ accelerator time there was, of groups of workers in equal parts of the run.
 
@@ -129,11 +129,11 @@ def busy_grid(
     row_of = np.full(max(max(group) for group in groups) + 1, -1, dtype=np.int64)
     for row, group in enumerate(groups):
         row_of[list(group)] = row
-    intervals = books.intervals
+    intervals = work_log.intervals
     rows = row_of[intervals.worker]
     weight = intervals.busy * intervals.ranks.astype(np.float64)
     busy = _spread(rows, intervals.start, intervals.end, weight, len(groups), end, columns)
-    present = [presence for presence in books.presences if presence.worker < len(row_of)]
+    present = [presence for presence in work_log.presences if presence.worker < len(row_of)]
     joined = np.array([presence.joined for presence in present], dtype=np.float64)
     left = np.array([end if presence.left is None else presence.left for presence in present], dtype=np.float64)
     ranks = np.array([presence.ranks for presence in present], dtype=np.float64)

@@ -76,7 +76,7 @@ FILES_OF_A_LINE = 100
 """Corrupt images that one event names at most."""
 
 
-def hear(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
+def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
     """The events that a word becomes at `now`, seconds since the run began; none, if it says nothing new."""
     match word:
         case Advanced():

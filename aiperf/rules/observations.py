@@ -25,7 +25,7 @@ from searchers.history import (
     CeilingKnown,
     Failed,
     Finished,
-    News,
+    Observation,
     Point,
     Proposed,
     Requested,
@@ -36,7 +36,7 @@ from searchers.history import (
 )
 
 
-def news(run: Run, event: AnyEvent) -> list[News]:
+def observations(run: Run, event: AnyEvent) -> list[Observation]:
     """In the order in which the searchers' history takes it in; most events are no news to a search."""
     match event:
         case Progress() | EpochFinished():
@@ -83,6 +83,6 @@ def news(run: Run, event: AnyEvent) -> list[News]:
             return []
 
 
-def _gone(worker: Worker) -> list[News]:
+def _gone(worker: Worker) -> list[Observation]:
     """What waited for a worker, and what was being made for it, goes with it."""
     return [*map(Withdrawn, worker.waiting), *map(Unproposed, sorted(worker.requested))]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiperf.errors import OtherRules
 from aiperf.journal.events import AnyEvent, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import Propose, Proposed, Unproposed
-from aiperf.rules.observations import news
+from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, check, make
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import begin, evolve
@@ -17,7 +17,7 @@ from searchers.propose import RULES
 
 
 @dataclass(frozen=True, slots=True)
-class Rederived:
+class VerifiedProposal:
     """A recorded proposal, and what its searcher proposes when asked again."""
 
     number: int
@@ -71,7 +71,7 @@ def _named(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {versions[name]}" for name in ("aiperf-cluster", "optuna") if name in versions)
 
 
-def rederive(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[Rederived]:
+def verify_proposals(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[VerifiedProposal]:
     """Each proposal of a journal, made again with the history as it stood at the line it was requested in.
 
     Floating point differs in the last bits between processors and library versions: where those differ from the journal's, an
@@ -97,6 +97,6 @@ def rederive(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[Rederiv
         elif isinstance(event, TrialProposed | TrialRejected):
             anew = made.pop(event.number)
             checked = check(history, run.requests[event.number], anew, event.at) if isinstance(anew, Proposed) else None
-            yield Rederived(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
-        history.tell(news(run, event))
+            yield VerifiedProposal(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
+        history.tell(observations(run, event))
         evolve(run, event)

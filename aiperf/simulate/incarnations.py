@@ -18,11 +18,11 @@ from aiperf.drive.session import Standing
 from aiperf.errors import JournalNotWritten
 from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal.journal import read
-from aiperf.simulate.faults.faulty_journal import Chronicle
+from aiperf.simulate.faults.faulty_journal import FaultyJournal
 from aiperf.simulate.model.driver_death import DriverKilled
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor, World
 
-SITTINGS = 200
+INCARNATIONS = 200
 """More deaths of drivers than this are no run any more."""
 
 Around = Callable[[Driver], AbstractContextManager[object]]
@@ -49,7 +49,7 @@ class Audience(Protocol):
 class Effort:
     """What a simulation cost, in processor seconds: other work on the machine stands in none of them."""
 
-    sittings: int = 0
+    incarnations: int = 0
     events: int = 0
     proposals: int = 0
     seconds: float = 0.0
@@ -79,12 +79,14 @@ def drive(
     """
     effort, began = Effort(), time.process_time()
     on_disk = None if audience is None else audience.on_disk
-    with Chronicle(path, world, on_disk=on_disk) as chronicle:
-        chronicle.append([first])
+    with FaultyJournal(path, world, on_disk=on_disk) as faulty_journal:
+        faulty_journal.append([first])
         standing = Standing.at(first)
-        died_of = _sit(world, standing, chronicle, effort, audience, after_turn, around)
+        died_of = _sit(world, standing, faulty_journal, effort, audience, after_turn, around)
     while died_of is not None:
-        assert effort.sittings < SITTINGS, f"{SITTINGS} drivers have died: lower the rate of driver_dies and disk_full"
+        assert effort.incarnations < INCARNATIONS, (
+            f"{INCARNATIONS} drivers have died: lower the rate of driver_dies and disk_full"
+        )
         world.clock.advance(round(world.clock.now() + died_of, 6))
         died_of = _resume(world, path, effort, audience, after_turn, around)
     effort.seconds = time.process_time() - began
@@ -111,7 +113,7 @@ def _resume(
     if standing.run.ended is not None:
         return None  # it died after its last word
     on_disk = None if audience is None else audience.on_disk
-    with Chronicle(path, world, reader.reading, on_disk) as chronicle:
+    with FaultyJournal(path, world, reader.reading, on_disk) as faulty_journal:
         now = world.clock.now()
         resumed = RunResumed(
             schema=SCHEMA,
@@ -120,33 +122,39 @@ def _resume(
             clock_stepped_back_seconds=0.0,
             versions={},
             machine={},
-            cut_sha256=None if chronicle.cut is None else chronicle.cut.sha256,
+            cut_sha256=None if faulty_journal.cut is None else faulty_journal.cut.sha256,
         )
         standing.take(resumed)
         try:
-            chronicle.append([resumed])
+            faulty_journal.append([resumed])
         except DriverKilled as killed:
             return killed.down_seconds
         except JournalNotWritten:
-            return chronicle.down_seconds
-        return _sit(world, standing, chronicle, effort, audience, after_turn, around)
+            return faulty_journal.down_seconds
+        return _sit(world, standing, faulty_journal, effort, audience, after_turn, around)
 
 
 def _sit(
     world: World,
     standing: Standing,
-    chronicle: Chronicle,
+    faulty_journal: FaultyJournal,
     effort: Effort,
     audience: Audience | None,
     after_turn: Callable[[Driver], None] | None,
     around: Around,
 ) -> float | None:
     """None: the run is over; else how long nobody drives it."""
-    executor = SimulatedExecutor(world, standing.run.next_worker, effort.sittings)
-    effort.sittings += 1
+    executor = SimulatedExecutor(world, standing.run.next_worker, effort.incarnations)
+    effort.incarnations += 1
     before = standing.run.lines
     driver = Driver(
-        standing.run, standing.books, standing.history, chronicle, executor, world.clock, _both(audience, after_turn)
+        standing.run,
+        standing.work_log,
+        standing.history,
+        faulty_journal,
+        executor,
+        world.clock,
+        _both(audience, after_turn),
     )
     try:
         executor.tell(standing.told)
@@ -157,7 +165,7 @@ def _sit(
     except DriverKilled as killed:
         return killed.down_seconds
     except JournalNotWritten:
-        return chronicle.down_seconds
+        return faulty_journal.down_seconds
     finally:
         executor.close()
         effort.events += standing.run.lines - before

@@ -38,7 +38,7 @@ from aiperf.simulate.faults.fault_words import parse_all
 from aiperf.simulate.incarnations import Effort, drive
 from aiperf.simulate.model.accelerator_memory import memory_of
 from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
-from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
 from aiperf.simulate.model.pace import Figures, pace
 from aiperf.simulate.model.profile import calibrated, profile_of
@@ -116,7 +116,7 @@ def first_line(plan: Plan) -> RunStarted:
 def world_of(
     opening: Opening,
     proposer: Proposer | None = None,
-    witness: Witness | None = None,
+    ground_truth: GroundTruth | None = None,
     learning: Learning | None = None,
 ) -> World:
     """A world before its run; `proposer`: instead of the configured one; `learning`: instead of that by operations."""
@@ -133,7 +133,7 @@ def world_of(
         clock=VirtualClock(),
         checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),
         faults=parse_all(conf.faults, plan.conf.seed),
-        witness=witness,
+        ground_truth=ground_truth,
     )
 
 
@@ -151,8 +151,8 @@ def told(effort: Effort, simulated_seconds: float) -> str:
         f"{proposing:.0f} a second",
         f"memory at most {size(memory)}",
     ]
-    if effort.sittings > 1:
-        lines.insert(1, f"{effort.sittings} drivers, {effort.sittings - 1} of which died")
+    if effort.incarnations > 1:
+        lines.insert(1, f"{effort.incarnations} drivers, {effort.incarnations - 1} of which died")
     return "\n".join(lines)
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from aiperf.errors import AiperfError
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import dense_view
-from aiperf.train.weight_cache import Recent
+from aiperf.train.weight_cache import WeightCache
 
 FORMAT = 1
 
@@ -189,7 +189,7 @@ class Writer:
     def __init__(self, folder: CheckpointFolder, keep_seconds: float) -> None:
         self.folder = folder
         self._keep_seconds = keep_seconds
-        self._recent = Recent()
+        self._recent = WeightCache()
         self._changed = threading.Condition()
         self._waiting: tuple[Snapshot, Future[bool]] | None = None
         self._finished: int | None = None

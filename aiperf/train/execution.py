@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from aiperf.train.ceiling import DoesNotFit
-from aiperf.train.execution_mode import EAGER, Way, ways_of
+from aiperf.train.execution_mode import EAGER, ExecutionMode, modes_of
 from aiperf.train.fused import Fusion
 from aiperf.train.module import Network
 from aiperf.train.precision import Precision, unsearched
-from aiperf.train.rank_context import Place
+from aiperf.train.rank_context import RankContext
 
 _TIMED_STEPS = 3
 
@@ -29,25 +29,25 @@ class NotHad(Exception):
     """A way of launching that this network cannot be had in; raised on all ranks alike."""
 
 
-class Launch:
+class Execution:
     """A network's way of being launched; only training steps with a whole batch go that way, all others are eager."""
 
     def __init__(
-        self, network: Network, way: Way, images: Tensor, precision: Precision, compiler: str = "inductor"
+        self, network: Network, mode: ExecutionMode, images: Tensor, precision: Precision, compiler: str = "inductor"
     ) -> None:
         """`images`: a whole batch of the shape and type that the network will be trained with; values do not matter.
         `compiler`: the backend of torch.compile.
 
         Changes running statistics where graphs are captured. Compiling itself happens at the first call.
         """
-        self.way = way
+        self.mode = mode
         self._network = network
         self._graphs_left_out = _graphs_left_out()
-        if way.fused != "no":
-            network.__dict__["forward"] = _fused(network, way.fused)
-        if way.compiled:
-            network._compiled_call_impl = _compiled(network, way, compiler)
-        elif way.cuda_graphs:
+        if mode.fused != "no":
+            network.__dict__["forward"] = _fused(network, mode.fused)
+        if mode.compiled:
+            network._compiled_call_impl = _compiled(network, mode, compiler)
+        elif mode.cuda_graphs:
             _capture(network, images, precision)
         self._forward = network.__dict__.get("forward")
         self._compiled = network._compiled_call_impl
@@ -83,20 +83,20 @@ class Launch:
 
     def verify(self) -> None:
         """After its first run. Raises NotHad where the network did not go this way, whatever torch says of it."""
-        if self.way.compiled and not self.compilations():
+        if self.mode.compiled and not self.compilations():
             raise NotHad("torch.compile left the network as it is (TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE?)")
-        if self.way.compiled and self.way.cuda_graphs and _graphs_left_out() > self._graphs_left_out:
+        if self.mode.compiled and self.mode.cuda_graphs and _graphs_left_out() > self._graphs_left_out:
             raise NotHad("torch.compile took no CUDA graphs for a part of the network")
 
     def close(self) -> None:
         """Lets go of the network, of its compiled code and its captured graphs. Done when its trial is over."""
         self.remove()
         self._forward = self._compiled = None
-        if self.way.compiled:
+        if self.mode.compiled:
             _forget_compiled()
 
 
-def _compiled(network: Network, way: Way, compiler: str) -> Callable[[Tensor], Tensor]:
+def _compiled(network: Network, mode: ExecutionMode, compiler: str) -> Callable[[Tensor], Tensor]:
     """What is called in the network's stead.
 
     Each network's own function is compiled: torch.compile gives up on a function, silently, when it has been compiled 8 times,
@@ -108,7 +108,7 @@ def _compiled(network: Network, way: Way, compiler: str) -> Callable[[Tensor], T
         dynamic=False,
         backend=compiler,
         # CUDA graphs of compiled code are inductor's own matter (torch 2.13)
-        mode="reduce-overhead" if way.cuda_graphs else None,
+        mode="reduce-overhead" if mode.cuda_graphs else None,
     )
     itself = weakref.ref(network)  # which would else hold what holds it, until the garbage collector looks
 
@@ -167,116 +167,121 @@ def _capture(network: nn.Module, images: Tensor, precision: Precision) -> None:
 def choose(
     network: Network,
     images: Tensor,
-    place: Place,
+    context: RankContext,
     run: Callable[[], None],
     steps_ahead: int,
     beside: Callable[[], None] = lambda: None,
-) -> Launch:
+) -> Execution:
     """The way that the configuration names, or the fastest of those it leaves open; the same on all ranks; all must call it.
 
     `run`: one forward and backward pass, without the exchange of gradients. `beside`: what goes eagerly beside a captured
-    graph, whose memory must have room beside the graph's. Raises BadConfiguration (see `ways`), NotHad where no way that is
+    graph, whose memory must have room beside the graph's. Raises BadConfiguration (see `modes`), NotHad where no way that is
     left open can be had, and DoesNotFit where a way that is insisted on does not fit.
     """
-    open_ways = _computing_the_same(ways_of(place.conf, on_cuda=place.device.type == "cuda"), place)
-    return fastest(open_ways, network, images, place, run, steps_ahead, beside)
+    open_modes = _computing_the_same(modes_of(context.conf, on_cuda=context.device.type == "cuda"), context)
+    return fastest(open_modes, network, images, context, run, steps_ahead, beside)
 
 
-def _computing_the_same(open_ways: tuple[Way, ...], place: Place) -> tuple[Way, ...]:
+def _computing_the_same(open_modes: tuple[ExecutionMode, ...], context: RankContext) -> tuple[ExecutionMode, ...]:
     """Without the ways whose fused kernels do not compute what torch does on this device. Raises NotHad if none is left."""
     wrong: dict[Fusion, str] = {}
-    for fusion in dict.fromkeys(way.fused for way in open_ways if way.fused != "no"):
+    for fusion in dict.fromkeys(mode.fused for mode in open_modes if mode.fused != "no"):
         from aiperf.train.fused.check import worst
 
-        problem = worst(place.device, place.precision.dtype, fusion)
-        if not place.all_agree(problem is None):
+        problem = worst(context.device, context.precision.dtype, fusion)
+        if not context.all_agree(problem is None):
             wrong[fusion] = problem or "so another rank said"
             print(f"fused={fusion} does not compute what torch does: {wrong[fusion]}", file=sys.stderr, flush=True)
-    left = tuple(way for way in open_ways if way.fused not in wrong)
+    left = tuple(mode for mode in open_modes if mode.fused not in wrong)
     if not left:
-        raise NotHad(f"trainer.fused={place.conf.fused!r} does not compute what torch does: {wrong}")
+        raise NotHad(f"trainer.fused={context.conf.fused!r} does not compute what torch does: {wrong}")
     return left
 
 
 def fastest(
-    open_ways: tuple[Way, ...],
+    open_modes: tuple[ExecutionMode, ...],
     network: Network,
     images: Tensor,
-    place: Place,
+    context: RankContext,
     run: Callable[[], None],
     steps_ahead: int,
     beside: Callable[[], None] = lambda: None,
-) -> Launch:
+) -> Execution:
     """The first way, unless another is expected to pay, is tried, and measures faster. Rank 0's clock decides for all."""
-    if open_ways[0] == EAGER:
-        first = Launch(network, EAGER, images, place.precision)
+    if open_modes[0] == EAGER:
+        first = Execution(network, EAGER, images, context.precision)
     else:
-        first = _insisted_on(open_ways[0], network, images, place, run, beside)
-    if len(open_ways) == 1:
+        first = _insisted_on(open_modes[0], network, images, context, run, beside)
+    if len(open_modes) == 1:
         return first
-    base = _timed(place, run)
-    launches, measured = [first], {first.way: base}
+    base = _timed(context, run)
+    executions, measured = [first], {first.mode: base}
     while True:
         # gains are relative to eager; where that is not open, to the way that is there without further cost
         relative = {EAGER: base, **measured}
-        way = place.expected.next_to_try(open_ways, relative, steps_ahead)
-        at = _told(place, -1 if way is None else open_ways.index(way))
+        mode = context.expected.next_to_try(open_modes, relative, steps_ahead)
+        at = _told(context, -1 if mode is None else open_modes.index(mode))
         if at < 0:
             break
-        way = open_ways[at]
-        launches[-1].remove()
+        mode = open_modes[at]
+        executions[-1].remove()
         began = time.monotonic()
         try:
-            launch = Launch(network, way, images, place.precision, place.compiler)
-            _first_run(launch, run, beside)
-            place.timeline.anchor()
+            execution = Execution(network, mode, images, context.precision, context.compiler)
+            _first_run(execution, run, beside)
+            context.timeline.anchor()
             seconds = time.monotonic() - began
-            step = _timed(place, run)
+            step = _timed(context, run)
         except (torch.cuda.OutOfMemoryError, NotHad) as error:
-            print(f"{way} cannot be had: {error}", file=sys.stderr, flush=True)
+            print(f"{mode} cannot be had: {error}", file=sys.stderr, flush=True)
             seconds, step = time.monotonic() - began, inf
             _strip(network)
-            launch = Launch(network, EAGER, images, place.precision)
-        if not place.all_agree(step < inf):
+            execution = Execution(network, EAGER, images, context.precision)
+        if not context.all_agree(step < inf):
             step = inf
-        measured[way] = step
-        place.expected = place.expected.learn(way, seconds, base, step)
-        launches.append(launch)
-    best = _told(place, min(range(len(launches)), key=lambda number: list(measured.values())[number]))
-    launches[-1].remove()
-    launches[best].install()
-    if not launches[best].way.compiled and any(way.compiled for way in measured):
+        measured[mode] = step
+        context.expected = context.expected.learn(mode, seconds, base, step)
+        executions.append(execution)
+    best = _told(context, min(range(len(executions)), key=lambda number: list(measured.values())[number]))
+    executions[-1].remove()
+    executions[best].install()
+    if not executions[best].mode.compiled and any(mode.compiled for mode in measured):
         _forget_compiled()
-    return launches[best]
+    return executions[best]
 
 
 def _insisted_on(
-    way: Way, network: Network, images: Tensor, place: Place, run: Callable[[], None], beside: Callable[[], None]
-) -> Launch:
+    mode: ExecutionMode,
+    network: Network,
+    images: Tensor,
+    context: RankContext,
+    run: Callable[[], None],
+    beside: Callable[[], None],
+) -> Execution:
     """A way that no other may stand in for. Raises NotHad and DoesNotFit, on all ranks alike."""
-    launch: Launch | None = None
+    execution: Execution | None = None
     problem, fits = "", True
     try:
-        launch = Launch(network, way, images, place.precision, place.compiler)
-        _first_run(launch, run, beside)
+        execution = Execution(network, mode, images, context.precision, context.compiler)
+        _first_run(execution, run, beside)
     except NotHad as error:
         problem = str(error)
     except torch.cuda.OutOfMemoryError:
         fits = False
-    fits, is_had = place.all_agree(fits), place.all_agree(not problem)
+    fits, is_had = context.all_agree(fits), context.all_agree(not problem)
     if fits and is_had:
-        assert launch is not None
-        return launch
+        assert execution is not None
+        return execution
     _strip(network)
-    if launch is not None:
-        launch.close()
+    if execution is not None:
+        execution.close()
     if not fits:
         network.zero_grad(set_to_none=True)
-        raise DoesNotFit(f"a batch of {len(images)} does not fit as {way}")
-    raise NotHad(f"the network cannot be launched as {way}: {problem or 'another rank said so'}")
+        raise DoesNotFit(f"a batch of {len(images)} does not fit as {mode}")
+    raise NotHad(f"the network cannot be launched as {mode}: {problem or 'another rank said so'}")
 
 
-def _first_run(launch: Launch, run: Callable[[], None], beside: Callable[[], None]) -> None:
+def _first_run(execution: Execution, run: Callable[[], None], beside: Callable[[], None]) -> None:
     """Compiles. Raises NotHad."""
     from torch._dynamo.exc import TorchDynamoException
 
@@ -288,22 +293,22 @@ def _first_run(launch: Launch, run: Callable[[], None], beside: Callable[[], Non
             raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotHad(" ".join(lines[:3])) from error
-    launch.verify()
-    if launch.way.cuda_graphs:
-        launch.remove()
+    execution.verify()
+    if execution.mode.cuda_graphs:
+        execution.remove()
         beside()
-        launch.install()
+        execution.install()
 
 
-def _told(place: Place, number: int) -> int:
+def _told(context: RankContext, number: int) -> int:
     """Rank 0's number."""
-    return round(place.collective.total([float(number) if place.is_first else 0.0])[0])
+    return round(context.collective.total([float(number) if context.is_first else 0.0])[0])
 
 
-def _timed(place: Place, run: Callable[[], None]) -> float:
+def _timed(context: RankContext, run: Callable[[], None]) -> float:
     """Seconds of one run, of three."""
-    begin = place.timeline.mark()
+    begin = context.timeline.mark()
     for _ in range(_TIMED_STEPS):
         run()
-    end = place.timeline.mark()
-    return (place.timeline.second(end) - place.timeline.second(begin)) / _TIMED_STEPS
+    end = context.timeline.mark()
+    return (context.timeline.second(end) - context.timeline.second(begin)) / _TIMED_STEPS

@@ -19,7 +19,7 @@ from aiperf.train.trainer_config import TrainerConf
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ExecutionMode:
     """How a training step is launched."""
 
     compiled: bool = False
@@ -30,18 +30,18 @@ class Way:
     """Not together with `compiled`."""
 
 
-EAGER = Way()
+EAGER = ExecutionMode()
 
 
-def ways(
+def modes(
     compile: str, cuda_graphs: str, *, on_cuda: bool, fused: str = "off", cannot_fuse: str | None = None
-) -> tuple[Way, ...]:
+) -> tuple[ExecutionMode, ...]:
     """Those that `trainer.compile`, `.cuda_graphs` and `.fused` leave open, the one that costs least to prepare first.
 
     `cannot_fuse`: why nothing can be fused by hand here, None where it can. Raises BadConfiguration for what cannot be had.
 
     >>> ways("auto", "auto", on_cuda=False)
-    (Way(compiled=False, cuda_graphs=False, fused='no'),)
+    (ExecutionMode(compiled=False, cuda_graphs=False, fused='no'),)
     """
     if cuda_graphs == "on" and not on_cuda:
         raise BadConfiguration(
@@ -57,16 +57,20 @@ def ways(
             raise BadConfiguration(f"trainer.fused={fused!r} cannot be had: {cannot_fuse}; take 'off' or 'auto'")
     graphs = _open(cuda_graphs, on_cuda=on_cuda)
     by_hand = _fusions(fused, can=on_cuda and cannot_fuse is None)
-    uncompiled = [Way(False, graphed, fusion) for fusion, graphed in product(by_hand, graphs)]
-    compiled = [Way(True, graphed) for graphed in graphs]
+    uncompiled = [ExecutionMode(False, graphed, fusion) for fusion, graphed in product(by_hand, graphs)]
+    compiled = [ExecutionMode(True, graphed) for graphed in graphs]
     # what is to be fused by hand is not left to the compiler
     compiling = (False,) if fused in ("norm", "conv") else _open(compile, on_cuda=on_cuda)
-    return tuple(way for choice, some in ((False, uncompiled), (True, compiled)) if choice in compiling for way in some)
+    return tuple(
+        mode for choice, some in ((False, uncompiled), (True, compiled)) if choice in compiling for mode in some
+    )
 
 
-def ways_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[Way, ...]:
+def modes_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[ExecutionMode, ...]:
     """Those that a configuration leaves open here. Raises BadConfiguration."""
-    return ways(conf.compile, conf.cuda_graphs, on_cuda=on_cuda, fused=conf.fused, cannot_fuse=missing(on_cuda=on_cuda))
+    return modes(
+        conf.compile, conf.cuda_graphs, on_cuda=on_cuda, fused=conf.fused, cannot_fuse=missing(on_cuda=on_cuda)
+    )
 
 
 def _open(choice: str, *, on_cuda: bool) -> tuple[bool, ...]:
@@ -97,16 +101,16 @@ class Expectation:
     """Its step time as a share of eager's; infinite where it cannot be had."""
 
 
-GUESSES: Mapping[Way, Expectation] = {
+GUESSES: Mapping[ExecutionMode, Expectation] = {
     EAGER: Expectation(0.0, 1.0),
-    Way(cuda_graphs=True): Expectation(3.0, 0.97),
-    Way(fused="norm"): Expectation(10.0, 0.9),
-    Way(fused="conv"): Expectation(15.0, 0.88),
-    Way(cuda_graphs=True, fused="norm"): Expectation(13.0, 0.88),
-    Way(cuda_graphs=True, fused="conv"): Expectation(18.0, 0.86),
+    ExecutionMode(cuda_graphs=True): Expectation(3.0, 0.97),
+    ExecutionMode(fused="norm"): Expectation(10.0, 0.9),
+    ExecutionMode(fused="conv"): Expectation(15.0, 0.88),
+    ExecutionMode(cuda_graphs=True, fused="norm"): Expectation(13.0, 0.88),
+    ExecutionMode(cuda_graphs=True, fused="conv"): Expectation(18.0, 0.86),
     # for a ResNet-50, rather too much than too little
-    Way(compiled=True): Expectation(90.0, 0.87),
-    Way(compiled=True, cuda_graphs=True): Expectation(90.0, 0.85),
+    ExecutionMode(compiled=True): Expectation(90.0, 0.87),
+    ExecutionMode(compiled=True, cuda_graphs=True): Expectation(90.0, 0.85),
 }
 """Before the first measurement; none was made on an accelerator yet."""
 
@@ -115,25 +119,27 @@ GUESSES: Mapping[Way, Expectation] = {
 class Expectations:
     """Of all ways."""
 
-    of: Mapping[Way, Expectation]
+    of: Mapping[ExecutionMode, Expectation]
 
-    def next_to_try(self, ways: Sequence[Way], measured: Mapping[Way, float], steps_ahead: int) -> Way | None:
+    def next_to_try(
+        self, modes: Sequence[ExecutionMode], measured: Mapping[ExecutionMode, float], steps_ahead: int
+    ) -> ExecutionMode | None:
         """The way, of those not measured yet, that promises to save most of the time ahead, its own cost taken off; None where
         none promises to save any. `measured`: seconds of a step, eager's among them.
 
-        >>> expected = Expectations({EAGER: Expectation(0, 1.0), Way(compiled=True): Expectation(60, 0.8)})
-        >>> [expected.next_to_try((EAGER, Way(compiled=True)), {EAGER: 0.1}, steps) for steps in (2999, 3001)]
-        [None, Way(compiled=True, cuda_graphs=False, fused='no')]
+        >>> expected = Expectations({EAGER: Expectation(0, 1.0), ExecutionMode(compiled=True): Expectation(60, 0.8)})
+        >>> [expected.next_to_try((EAGER, ExecutionMode(compiled=True)), {EAGER: 0.1}, steps) for steps in (2999, 3001)]
+        [None, ExecutionMode(compiled=True, cuda_graphs=False, fused='no')]
         """
         fastest = min(measured.values())
 
-        def saved(way: Way) -> float:
-            expected = self.of[way]
+        def saved(mode: ExecutionMode) -> float:
+            expected = self.of[mode]
             return (fastest - measured[EAGER] * expected.share) * steps_ahead - expected.seconds
 
-        best = max((way for way in ways if way not in measured), key=saved, default=None)
+        best = max((mode for mode in modes if mode not in measured), key=saved, default=None)
         return best if best is not None and saved(best) > 0.0 else None
 
-    def learn(self, way: Way, seconds: float, eager_step: float, step: float) -> Expectations:
+    def learn(self, mode: ExecutionMode, seconds: float, eager_step: float, step: float) -> Expectations:
         """After a measurement. `step`: infinite where the way could not be had."""
-        return replace(self, of={**self.of, way: Expectation(seconds, step / eager_step)})
+        return replace(self, of={**self.of, mode: Expectation(seconds, step / eager_step)})

@@ -19,7 +19,7 @@ from aiperf.train.checkpoint import Writer
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import Alone
 from aiperf.train.loop import train
-from aiperf.train.rank_context import Place
+from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph
 
@@ -41,8 +41,8 @@ def train_here(
     taken = time.monotonic() if taken is None else taken
     writer = Writer(CheckpointFolder(checkpoints), conf.keep_checkpoints_seconds)
     try:
-        place = Place.make(conf, data, start, device or torch.device("cpu"), Alone(), writer)
-        yield from train(order, place, taken)
+        context = RankContext.make(conf, data, start, device or torch.device("cpu"), Alone(), writer)
+        yield from train(order, context, taken)
     finally:
         writer.settle()
         writer.close()

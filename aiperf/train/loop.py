@@ -45,7 +45,7 @@ from aiperf.train.device_timer import Mark
 from aiperf.train.execution import NotHad
 from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
 from aiperf.train.precision import unsearched
-from aiperf.train.rank_context import Place
+from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, Ready, prepare, walk
 from aiperf.train.stages import Stage
 
@@ -59,7 +59,7 @@ class RankOutOfMemory(Exception):
         """Tells of the smaller batch that the next attempt should be made with; None when there is none."""
 
 
-def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
+def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
     """Trains a trial to its end and says how it goes; the last word is Done, Crashed or CheckpointGone.
 
     `taken`: time.monotonic() when the order was taken. Words come in order. The end of an epoch is said at once; whether its
@@ -69,9 +69,9 @@ def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
     """
     said: deque[_WhenWritten] = deque()
     held: deque[Word | _WhenWritten] = deque()
-    corrupt = _Corrupt(order.worker, place.data)
+    corrupt = _Corrupt(order.worker, context.data)
     try:
-        for word in _Attempt(order, place, taken).run():
+        for word in _Attempt(order, context, taken).run():
             yield from corrupt.met_since()
             while said and said[0].file.done():
                 yield from _known(said.popleft())
@@ -95,18 +95,20 @@ def train(order: Train, place: Place, taken: float) -> Iterator[Word]:
     while held:
         last = held.popleft()
         if isinstance(last, _WhenWritten):
-            yield from _waited_for(last, place, order.progress_seconds)
+            yield from _waited_for(last, context, order.progress_seconds)
             while said and said[0].file.done():
                 yield from _known(said.popleft())
         else:
             yield last
 
 
-def _waited_for(last: _WhenWritten, place: Place, every: float) -> Iterator[Word]:
+def _waited_for(last: _WhenWritten, context: RankContext, every: float) -> Iterator[Word]:
     """Nothing is trained any more: what the last file still takes, training stands still for, and says so now and then."""
     began = time.monotonic()
     while not last.file.done():
-        place.life.enter(Stage.CHECKPOINT, every + place.conf.start_seconds)  # a slow disk is no rank that hangs
+        context.liveness.enter(
+            Stage.CHECKPOINT, every + context.conf.start_seconds
+        )  # a slow disk is no rank that hangs
         wait([last.file], timeout=every)
         if not last.file.done():
             yield _stood_still(last.word, time.monotonic() - began).advanced
@@ -187,9 +189,9 @@ class _Interrupted(Exception):
 class _Attempt:
     """The state of one attempt as its epochs go by."""
 
-    def __init__(self, order: Train, place: Place, taken: float) -> None:
+    def __init__(self, order: Train, context: RankContext, taken: float) -> None:
         self._order = order
-        self._place = place
+        self._context = context
         self._taken = taken
         self._reports = Reports(order.trial, order.attempt, order.progress_seconds, order.edges)
         self._losses = list(order.losses)
@@ -221,7 +223,7 @@ class _Attempt:
                 yield Crashed(**who, reason="interrupted", retry=True)
                 return
             except (DoesNotFit, torch.cuda.OutOfMemoryError) as error:
-                agreed = isinstance(error, DoesNotFit) or self._place.collective.ranks == 1
+                agreed = isinstance(error, DoesNotFit) or self._context.collective.ranks == 1
                 # the traceback, which holds the step's tensors, is let go before anything is tried again
             reduced = smaller(self._batch)
             word = None
@@ -233,14 +235,14 @@ class _Attempt:
                 reason = f"out of memory even at batch {self._batch}"
                 yield Crashed(**who, reason=reason, retry=False, cause="memory")
                 return
-            if self._place.device.type == "cuda":
+            if self._context.device.type == "cuda":
                 torch.cuda.empty_cache()
             yield word
             self._batch = word.to_batch_size
 
     def _from_here(self) -> _Words:
         """Epoch after epoch, from the current one at the current batch."""
-        ready = prepare(self._order, self._place, self._epoch, self._batch, self._snapshot)
+        ready = prepare(self._order, self._context, self._epoch, self._batch, self._snapshot)
         if not self._said_prepared:
             yield ready.prepared
             self._said_prepared = True
@@ -269,26 +271,26 @@ class _Attempt:
 
     def _one_epoch(self, ready: Ready) -> _Words:
         """Training, validation, checkpoint; appends the epoch's validation loss."""
-        place, order = self._place, self._order
+        context, order = self._context, self._order
         # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
-        torch.manual_seed(derive(order.seed, "dropout", self._epoch, place.collective.rank))
-        self._counted = place.life.images()  # ranks are abreast here: none has begun the epoch's first step
-        place.timeline.anchor()
-        steps = place.data.training_steps(ready.batch, place.collective.ranks)
-        whole = steps[-1].stop + place.data.validation_images
+        torch.manual_seed(derive(order.seed, "dropout", self._epoch, context.collective.rank))
+        self._counted = context.liveness.images()  # ranks are abreast here: none has begun the epoch's first step
+        context.timeline.anchor()
+        steps = context.data.training_steps(ready.batch, context.collective.ranks)
+        whole = steps[-1].stop + context.data.validation_images
         clock = EpochClock(self._reports, self._epoch, ready.batch, whole)
 
         training = yield from self._training(ready, clock)
         # each rank normalised with its own images; from here on they are one network again
         began = self._now()
-        place.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
+        context.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
         clock.exchanged(self._now() - began)
         clock.trained(self._newly_counted()[0])
         # validation changes nothing that a checkpoint holds: the file is written meanwhile
         snapshot, file = self._checkpoint(ready, clock)
         validation = yield from self._validation(ready, clock)
         began = self._now()
-        sums = place.collective.total([*training.read(), *validation.read()])
+        sums = context.collective.total([*training.read(), *validation.read()])
         clock.exchanged(self._now() - began)
         training_images, training_loss, _, validation_images, validation_loss, correct = sums
         self._losses.append(validation_loss / validation_images)
@@ -303,8 +305,8 @@ class _Attempt:
         if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
             return
         self._snapshot = snapshot
-        if self._is_over() and place.writer is not None:
-            place.writer.finish(order.trial)
+        if self._is_over() and context.writer is not None:
+            context.writer.finish(order.trial)
         done = EpochDone(
             advanced=advanced,
             accuracy=correct / validation_images,
@@ -316,25 +318,27 @@ class _Attempt:
         yield _WhenWritten(done, file, self._is_over()) if file is not None else done
 
     def _training(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
-        place, order, exchange = self._place, self._order, ready.exchange
-        timeline, ranks = place.timeline, place.collective.ranks
-        account = _Account(place.device)
+        context, order, exchange = self._context, self._order, ready.exchange
+        timeline, ranks = context.timeline, context.collective.ranks
+        account = _Account(context.device)
         exchange.module.train()
         clock.begin_pass(self._now())
-        batches = place.data.training(ready.batch, **walk(place), epoch=self._epoch, seed=derive(order.seed, "order"))
+        batches = context.data.training(
+            ready.batch, **walk(context), epoch=self._epoch, seed=derive(order.seed, "order")
+        )
         pending: deque[_Pending] = deque()
         try:
             for number, batch in enumerate(self._fetched(batches)):
-                self._rate = learning_rate(place.conf, self._epoch, ready.batch * ranks, number / len(batches))
+                self._rate = learning_rate(context.conf, self._epoch, ready.batch * ranks, number / len(batches))
                 set_learning_rate(exchange.optimiser, self._rate)
-                if place.life.is_time_to_stop(self._step):
+                if context.liveness.is_time_to_stop(self._step):
                     yield from self._finish_steps(pending, clock, 0)
                     yield clock.finish(self._now(), 0, 0)
                     raise _Interrupted
                 begin = timeline.mark()
-                with ready.launch.eager_if(batch.count != ready.batch), place.precision.computing():
+                with ready.execution.eager_if(batch.count != ready.batch), context.precision.computing():
                     logits = exchange.module(batch.images)
-                    loss = F.cross_entropy(logits.float(), batch.labels, label_smoothing=place.conf.label_smoothing)
+                    loss = F.cross_entropy(logits.float(), batch.labels, label_smoothing=context.conf.label_smoothing)
                 account.add(batch, loss)
                 if batch.count * ranks != batch.global_count:
                     # ranks with fewer images count for less: the mean over ranks is then the mean over images
@@ -350,18 +354,18 @@ class _Attempt:
         return account
 
     def _validation(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
-        place, network = self._place, ready.network
-        timeline = place.timeline
-        account = _Account(place.device)
+        context, network = self._context, ready.network
+        timeline = context.timeline
+        account = _Account(context.device)
         network.eval()
         clock.begin_pass(self._now())
-        batches = place.data.validation(ready.batch, **walk(place))
+        batches = context.data.validation(ready.batch, **walk(context))
         pending: deque[_Pending] = deque()
         try:
             for batch in self._fetched(batches):
                 begin = timeline.mark()
                 once = nullcontext() if batch.count == ready.batch else unsearched()
-                with torch.inference_mode(), place.precision.computing(), once:
+                with torch.inference_mode(), context.precision.computing(), once:
                     logits = network.forward(batch.images).float()  # not a call: what is compiled is the training step
                     loss = F.cross_entropy(logits, batch.labels)
                     account.add(batch, loss)
@@ -377,51 +381,51 @@ class _Attempt:
         self, pending: deque[_Pending], clock: EpochClock, behind: int
     ) -> Generator[Word | None, None, None]:
         """Accounts for the steps that are more than `behind` back, waiting for the device where it has not come so far."""
-        place, second = self._place, self._place.timeline.second
+        context, second = self._context, self._context.timeline.second
         while len(pending) > behind:
             step = pending.popleft()
             end = second(step.end)
             exchanged = 0.0 if step.exchanged is None else second(step.exchanged[1]) - second(step.exchanged[0])
             begin = second(step.begin)
-            place.life.processed(*((step.images, 0) if step.is_training else (0, step.images)))
+            context.liveness.processed(*((step.images, 0) if step.is_training else (0, step.images)))
             trained, validated = self._newly_counted()
             images = trained if step.is_training else validated
             word = clock.step(
                 Span(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged)),
-                is_asked=place.life.is_asked_for_sums(),
+                is_asked=context.liveness.is_asked_for_sums(),
             )
             self._longest_step = max(self._longest_step, end - begin)
-            place.life.beat(self._step, *self._patience())
+            context.liveness.beat(self._step, *self._patience())
             yield word
 
     def _newly_counted(self) -> tuple[int, int]:
         """Training and validation images that all ranks have processed since this was last asked."""
-        before, self._counted = self._counted, self._place.life.images()
+        before, self._counted = self._counted, self._context.liveness.images()
         return self._counted[0] - before[0], self._counted[1] - before[1]
 
     def _fetched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """The batches; who waits for one waits for storage, and is not taken for hung as long as anything moves there."""
-        life = self._place.life
+        liveness = self._context.liveness
         while True:
             stage, seconds = self._patience()
-            life.enter(Stage.INPUT, seconds)
+            liveness.enter(Stage.INPUT, seconds)
             batch = next(batches, None)
-            life.enter(stage, seconds)
+            liveness.enter(stage, seconds)
             if batch is None:
                 return
             yield batch
 
     def _patience(self) -> tuple[Stage, float]:
         """What a step is, and how long this rank may be silent in it: a trial's first may choose and compile kernels."""
-        conf = self._place.conf
-        if self._step <= self._place.timeline.behind + 1:
+        conf = self._context.conf
+        if self._step <= self._context.timeline.behind + 1:
             return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)
         return Stage.STEPS, max(conf.hang_seconds, 10 * self._longest_step)
 
     def _checkpoint(self, ready: Ready, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
         """Rank 0's copy of the epoch, and whether its file stands."""
-        place, began = self._place, time.monotonic()
-        if place.writer is None:
+        context, began = self._context, time.monotonic()
+        if context.writer is None:
             return None, None
         snapshot = Snapshot(
             trial=self._order.trial,
@@ -431,8 +435,8 @@ class _Attempt:
             momentum=copied(momentum_of(ready.exchange.optimiser, ready.network)),
             scaler=ready.scaler.state_dict() if ready.scaler is not None else {},
         )
-        place.timeline.anchor()  # the copies are made when this returns: the writer reads them from another stream
-        file = place.writer.submit(snapshot)
+        context.timeline.anchor()  # the copies are made when this returns: the writer reads them from another stream
+        file = context.writer.submit(snapshot)
         clock.stood_still(time.monotonic() - began)
         return snapshot, file
 

@@ -60,7 +60,7 @@ class Network(nn.Module):
         for index, node in enumerate(graph.nodes):
             layer = _layer(graph, index)
             if layer is not None:
-                _place(self, node.name.split("."), layer)
+                _context(self, node.name.split("."), layer)
         self.straight_line = _compile(graph)
         """What forward calls, with the network and images: a function of this network's own, whose code no other has."""
 
@@ -125,7 +125,7 @@ def _channels(graph: Graph, index: int) -> int:
             return features
 
 
-def _place(parent: nn.Module, path: list[str], layer: nn.Module) -> None:
+def _context(parent: nn.Module, path: list[str], layer: nn.Module) -> None:
     for depth, segment in enumerate(path):
         if segment not in parent._modules:
             if hasattr(parent, segment):

@@ -13,14 +13,14 @@ from aiperf.train.ceiling import memory_of_rank
 from aiperf.train.checkpoint import Writer
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_timer import Timeline, timeline_of
-from aiperf.train.execution_mode import GUESSES, Expectations, ways_of
+from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
 from aiperf.train.precision import Precision, choose
 from aiperf.train.stages import Stage
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph
 
 
-class Life(Protocol):
+class Liveness(Protocol):
     """A rank's bond to its supervisor."""
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
@@ -75,7 +75,7 @@ class Unwatched:
 
 
 @dataclass(slots=True)
-class Place:
+class RankContext:
     """One rank's. `Place.make` chooses the rest from the configuration."""
 
     conf: TrainerConf
@@ -90,7 +90,7 @@ class Place:
     """What each rank may use for training: the same on all."""
     writer: Writer | None
     """Of checkpoints: rank 0's; None elsewhere."""
-    life: Life = field(default_factory=Unwatched)
+    liveness: Liveness = field(default_factory=Unwatched)
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
     """Of ways to launch a step."""
     compiler: str = "inductor"
@@ -104,17 +104,17 @@ class Place:
         device: torch.device,
         collective: Collective,
         writer: Writer | None,
-        life: Life | None = None,
-    ) -> Place:
+        liveness: Liveness | None = None,
+    ) -> RankContext:
         """Also sets torch's process-wide switches of precision and, on a processor, keeps the process's freed memory.
 
         Raises BadConfiguration for a precision or a way of launching that the device lacks."""
-        ways_of(conf, on_cuda=device.type == "cuda")
+        modes_of(conf, on_cuda=device.type == "cuda")
         precision = choose(conf.precision, device)
         precision.switch_on()
         if device.type == "cpu":
             keep_freed_memory()
-        return Place(
+        return RankContext(
             conf=conf,
             data=data,
             start=start,
@@ -124,7 +124,7 @@ class Place:
             timeline=timeline_of(device),
             memory_bytes=memory_of_rank(conf, device, collective),
             writer=writer,
-            life=life or Unwatched(),
+            liveness=liveness or Unwatched(),
         )
 
     @property

@@ -19,12 +19,12 @@ from aiperf.rng import derive
 from aiperf.train.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
 from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collectives.collective import Exchange, Scaler
-from aiperf.train.execution import Launch, choose
+from aiperf.train.execution import Execution, choose
 from aiperf.train.footprint import CudaMemory, beside_a_step, fits
 from aiperf.train.initialise import initialise
 from aiperf.train.module import Network, build
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
-from aiperf.train.rank_context import Place
+from aiperf.train.rank_context import RankContext
 from aiperf.train.stages import Stage
 from aiperf.train.symmetry_noise import break_symmetry
 from aiperf.train.weights import carry_out
@@ -48,7 +48,7 @@ class Ready:
     network: Network
     """As built: what evaluation calls."""
     exchange: Exchange
-    launch: Launch
+    execution: Execution
     scaler: Scaler | None
     batch: int
     """Per rank."""
@@ -57,7 +57,7 @@ class Ready:
     def close(self) -> None:
         """The trial is over: what it took dies with this object."""
         self.exchange.close()
-        self.launch.close()
+        self.execution.close()
 
 
 def descend(
@@ -78,7 +78,7 @@ def descend(
     return parent, graph, plans
 
 
-def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapshot | None = None) -> Ready:
+def prepare(order: Train, context: RankContext, epoch: int, batch: int, snapshot: Snapshot | None = None) -> Ready:
     """Makes the trial ready to begin `epoch` at `batch` images a rank.
 
     `snapshot`: where to go on from instead of the checkpoint of the epoch before (rank 0's, in memory).
@@ -86,42 +86,42 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
     Raises DoesNotFit and CheckpointMissing, each on all ranks alike.
     """
     began = time.monotonic()
-    place.life.beat(0, Stage.BUILD, place.conf.start_seconds)
-    place.data.prime_training(batch, **walk(place), epoch=epoch, seed=derive(order.seed, "order"))
-    parent, graph, plans = descend(place.start, order.lineage, order.morphs)
-    check(graph, batch, place.precision, place.memory_bytes)
-    network = build(graph).to(place.device)
-    if place.conf.channels_last:
+    context.liveness.beat(0, Stage.BUILD, context.conf.start_seconds)
+    context.data.prime_training(batch, **walk(context), epoch=epoch, seed=derive(order.seed, "order"))
+    parent, graph, plans = descend(context.start, order.lineage, order.morphs)
+    check(graph, batch, context.precision, context.memory_bytes)
+    network = build(graph).to(context.device)
+    if context.conf.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     built = time.monotonic()
 
-    place.life.enter(Stage.LAUNCH, place.conf.start_seconds)
-    launch = _rehearse(order, place, graph, network, epoch, batch)
+    context.liveness.enter(Stage.LAUNCH, context.conf.start_seconds)
+    execution = _rehearse(order, context, graph, network, epoch, batch)
     rehearsed = time.monotonic()
 
-    place.life.enter(Stage.WEIGHTS, place.conf.start_seconds)
-    optimiser = sgd(network, place.conf)
-    scaler = place.precision.scaler()
+    context.liveness.enter(Stage.WEIGHTS, context.conf.start_seconds)
+    optimiser = sgd(network, context.conf)
+    scaler = context.precision.scaler()
     if epoch > 1 or snapshot is not None:
-        _take_up(order, place, graph, network, optimiser, scaler, epoch, snapshot)
+        _take_up(order, context, graph, network, optimiser, scaler, epoch, snapshot)
     else:
-        _inherit(order, place, parent, plans, network)
-    exchange = place.collective.exchange(network, optimiser, scaler, place.timeline)
+        _inherit(order, context, parent, plans, network)
+    exchange = context.collective.exchange(network, optimiser, scaler, context.timeline)
     return Ready(
         graph=graph,
         network=network,
         exchange=exchange,
-        launch=launch,
+        execution=execution,
         scaler=scaler,
         batch=batch,
         prepared=Prepared(
             trial=order.trial,
             attempt=order.attempt,
-            precision=place.precision.name,
-            ranks=place.collective.ranks,
-            compiled=launch.way.compiled,
-            cuda_graphs=launch.way.cuda_graphs,
-            fused=launch.way.fused,
+            precision=context.precision.name,
+            ranks=context.collective.ranks,
+            compiled=execution.mode.compiled,
+            cuda_graphs=execution.mode.cuda_graphs,
+            fused=execution.mode.fused,
             build_seconds=built - began,
             weights_seconds=time.monotonic() - rehearsed,
             compile_seconds=rehearsed - built,
@@ -129,48 +129,48 @@ def prepare(order: Train, place: Place, epoch: int, batch: int, snapshot: Snapsh
     )
 
 
-def walk(place: Place) -> dict[str, Any]:
+def walk(context: RankContext) -> dict[str, Any]:
     """The arguments that all passes of a rank have in common."""
     return {
-        "rank": place.collective.rank,
-        "ranks": place.collective.ranks,
-        "device": place.device,
-        "channels_last": place.conf.channels_last,
-        "dtype": place.precision.dtype,
+        "rank": context.collective.rank,
+        "ranks": context.collective.ranks,
+        "device": context.device,
+        "channels_last": context.conf.channels_last,
+        "dtype": context.precision.dtype,
     }
 
 
-def _rehearse(order: Train, place: Place, graph: Graph, network: Network, epoch: int, batch: int) -> Launch:
+def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network, epoch: int, batch: int) -> Execution:
     """Finds out whether the batch fits, and how its steps are best launched.
 
     Before weights are given, so that running statistics need not be mended. On a CPU that does not compile, nothing runs.
     """
-    images = blank(graph, batch, place.device, place.precision, channels_last=place.conf.channels_last)
+    images = blank(graph, batch, context.device, context.precision, channels_last=context.conf.channels_last)
 
     def run() -> None:
-        rehearse(network, images, place.precision)
+        rehearse(network, images, context.precision)
 
-    if place.device.type == "cuda":
-        held = beside_a_step(graph, batch, place.precision.bytes_per_element, place.collective.ranks)
-        if not place.all_agree(fits(run, held, CudaMemory(place.device))):
+    if context.device.type == "cuda":
+        held = beside_a_step(graph, batch, context.precision.bytes_per_element, context.collective.ranks)
+        if not context.all_agree(fits(run, held, CudaMemory(context.device))):
             network.zero_grad(set_to_none=True)
             raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
 
     def beside() -> None:
-        rehearse_eager_passes(network, images, _last_share(place, batch), place.precision)
+        rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)
 
-    ahead = (order.last_epoch - epoch + 1) * len(place.data.training_steps(batch, place.collective.ranks))
-    return choose(network, images, place, run, ahead, beside)
+    ahead = (order.last_epoch - epoch + 1) * len(context.data.training_steps(batch, context.collective.ranks))
+    return choose(network, images, context, run, ahead, beside)
 
 
-def _last_share(place: Place, batch: int) -> int:
+def _last_share(context: RankContext, batch: int) -> int:
     """Images of a training step of this rank that is no whole batch, as there is one in a set of fewer images; else 0."""
-    rank, ranks = place.collective.rank, place.collective.ranks
-    shares = [step.share(rank, ranks) for step in place.data.training_steps(batch, ranks)[-1:]]
+    rank, ranks = context.collective.rank, context.collective.ranks
+    shares = [step.share(rank, ranks) for step in context.data.training_steps(batch, ranks)[-1:]]
     return max((count for share in shares if (count := share.stop - share.start) < batch), default=0)
 
 
-def _inherit(order: Train, place: Place, parent: Graph, plans: Sequence[WeightPlan], network: Network) -> None:
+def _inherit(order: Train, context: RankContext, parent: Graph, plans: Sequence[WeightPlan], network: Network) -> None:
     """The parent's weights through the plans, or fresh ones through them, on every rank."""
 
     def read() -> None:
@@ -180,19 +180,19 @@ def _inherit(order: Train, place: Place, parent: Graph, plans: Sequence[WeightPl
             initialise(ancestor, derive(order.seed, "weights"))
             state = ancestor.state_dict()
         else:
-            assert place.writer is not None
-            state = place.writer.final_weights(order.parent, parent.fingerprint)
+            assert context.writer is not None
+            state = context.writer.final_weights(order.parent, parent.fingerprint)
         for number, plan in enumerate(plans):
             state = carry_out(plan, state, derive(order.seed, "plan", number))
             state = break_symmetry(state, plan, derive(order.seed, "noise", number))
         network.load_state_dict(state)
 
-    _from_first_rank(place, order.parent, read, lambda: network.state_dict().values())
+    _from_first_rank(context, order.parent, read, lambda: network.state_dict().values())
 
 
 def _take_up(
     order: Train,
-    place: Place,
+    context: RankContext,
     graph: Graph,
     network: Network,
     optimiser: torch.optim.SGD,
@@ -205,9 +205,9 @@ def _take_up(
     def read() -> None:
         taken = snapshot
         if taken is None:
-            assert place.writer is not None
-            place.writer.settle()
-            taken = load(place.writer.folder, order.trial, graph.fingerprint, epoch - 1)
+            assert context.writer is not None
+            context.writer.settle()
+            taken = load(context.writer.folder, order.trial, graph.fingerprint, epoch - 1)
         network.load_state_dict(taken.weights)
         give_momentum(optimiser, network, taken.momentum)
         if scaler is not None:
@@ -216,30 +216,30 @@ def _take_up(
     zeros = {name: torch.zeros_like(parameter) for name, parameter in network.named_parameters()}
     give_momentum(optimiser, network, zeros)
     _from_first_rank(
-        place,
+        context,
         order.trial,
         read,
         lambda: [*network.state_dict().values(), *momentum_of(optimiser, network).values()],
     )
     if scaler is not None:
         own = scaler.state_dict()
-        told = place.collective.total([float(value) if place.is_first else 0.0 for value in own.values()])
+        told = context.collective.total([float(value) if context.is_first else 0.0 for value in own.values()])
         scaler.load_state_dict({name: type(own[name])(value) for name, value in zip(own, told, strict=True)})
 
 
 def _from_first_rank(
-    place: Place, trial: int | None, read: Callable[[], None], tensors: Callable[[], Iterable[Tensor]]
+    context: RankContext, trial: int | None, read: Callable[[], None], tensors: Callable[[], Iterable[Tensor]]
 ) -> None:
     """Rank 0 reads, into `tensors`; the others are given what it has. Raises CheckpointMissing, of `trial`, on all alike."""
     problem = ""
-    if place.is_first:
+    if context.is_first:
         try:
             read()
         except (NoCheckpoint, DamagedCheckpoint) as error:
             problem = str(error)
     # told along with the values, since each word between the ranks costs milliseconds
-    is_missing = torch.full((), float(problem != ""), device=place.device)
-    place.collective.broadcast([is_missing, *tensors()])
+    is_missing = torch.full((), float(problem != ""), device=context.device)
+    context.collective.broadcast([is_missing, *tensors()])
     if is_missing.item():
         assert trial is not None, problem
         raise CheckpointMissing(trial, problem or "said by rank 0")

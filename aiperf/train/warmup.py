@@ -12,25 +12,29 @@ import torch
 from torch import nn
 
 from aiperf.train.optimiser import sgd
-from aiperf.train.rank_context import Place
+from aiperf.train.rank_context import RankContext
 
 
-def warm_up(place: Place) -> None:
+def warm_up(context: RankContext) -> None:
     """One step of a tiny network through all that a trial uses, exchange of gradients included; all ranks must call it."""
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 2)).to(
-        place.device
+        context.device
     )
-    if place.conf.channels_last:
+    if context.conf.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
-    place.collective.broadcast([*network.state_dict().values()])
-    exchange = place.collective.exchange(network, sgd(network, place.conf), place.precision.scaler(), place.timeline)
-    images = torch.zeros(2, 1, 4, 4, device=place.device, dtype=place.precision.dtype)
-    with place.precision.computing():
+    context.collective.broadcast([*network.state_dict().values()])
+    exchange = context.collective.exchange(
+        network, sgd(network, context.conf), context.precision.scaler(), context.timeline
+    )
+    images = torch.zeros(2, 1, 4, 4, device=context.device, dtype=context.precision.dtype)
+    with context.precision.computing():
         loss = nn.functional.cross_entropy(
-            exchange.module(images).float(), torch.zeros(2, dtype=torch.int64, device=place.device), label_smoothing=0.1
+            exchange.module(images).float(),
+            torch.zeros(2, dtype=torch.int64, device=context.device),
+            label_smoothing=0.1,
         )
     exchange.backward(loss)
     exchange.update()
     exchange.close()
     torch.save(network.state_dict(), io.BytesIO())
-    place.timeline.anchor()
+    context.timeline.anchor()

@@ -22,7 +22,7 @@ class _Kept:
     bytes: int
 
 
-class Recent:
+class WeightCache:
     """Weights by trial; the ones longest unused go first."""
 
     def __init__(self, limit: int = BYTES) -> None:

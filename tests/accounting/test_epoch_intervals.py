@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.cli.score import as_json
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
@@ -24,9 +24,9 @@ from aiperf.rules.state import replay
 from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.laws import BrokenLaw
 from aiperf.simulate.audit.random_runs import _opening, cheap, random_case
-from aiperf.simulate.audit.shadow_model import Record
+from aiperf.simulate.audit.shadow_model import ShadowModel
 from aiperf.simulate.incarnations import drive
-from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.profile import profile
 from aiperf.simulate.model.simulated_attempt import Task
 from aiperf.simulate.session import world_of
@@ -37,19 +37,19 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 Change = Callable[[EpochFinished, Interval], EpochFinished]
 
 
-def simulated(seed: int) -> tuple[list[AnyEvent], Witness, Task]:
+def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, Task]:
     """The journal of a small run full of faults, and what its workers truly did."""
-    witness = Witness()
+    ground_truth = GroundTruth()
     opening = _opening(dataclasses.replace(random_case(seed), searches=False))
-    world = world_of(opening, cheap(), witness)
+    world = world_of(opening, cheap(), ground_truth)
     with tempfile.TemporaryDirectory() as folder:
         drive(world, opening.first, Path(folder) / NAME)
-        return list(read(Path(folder))), witness, world.task
+        return list(read(Path(folder))), ground_truth, world.task
 
 
-def verdict(events: Iterable[AnyEvent], witness: Witness, task: Task) -> tuple[str, int | None] | None:
+def verdict(events: Iterable[AnyEvent], ground_truth: GroundTruth, task: Task) -> tuple[str, int | None] | None:
     """The law that the auditor finds broken, and the trial concerned."""
-    record = Record(witness, task)
+    record = ShadowModel(ground_truth, task)
     try:
         for event in events:
             record.take(event)
@@ -109,14 +109,14 @@ DEFECTS: dict[str, tuple[Change, set[str]]] = {
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 9_999))
 def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
-    today, witness, task = simulated(seed)
+    today, ground_truth, task = simulated(seed)
 
     old = in_old_form(today)
 
-    assert books(old) == books(today)
-    assert as_json(score(books(old))) == as_json(score(books(today)))
+    assert work_log(old) == work_log(today)
+    assert as_json(score(work_log(old))) == as_json(score(work_log(today)))
     assert profile(old) == profile(today)
-    assert verdict(old, witness, task) is None and verdict(today, witness, task) is None
+    assert verdict(old, ground_truth, task) is None and verdict(today, ground_truth, task) is None
     old, today = without_positions(old), without_positions(today)
     assert dataclasses.replace(replay(old), lines=0) == dataclasses.replace(replay(today), lines=0)
     assert dataclasses.replace(collect(old), events=0) == dataclasses.replace(collect(today), events=0)
@@ -127,7 +127,7 @@ def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
 @given(data=st.data())
 def test_a_defect_at_the_end_of_an_epoch_breaks_the_same_law_in_both_forms(defect: str, data: st.DataObject) -> None:
     change, broken = DEFECTS[defect]
-    today, witness, task = simulated(3)
+    today, ground_truth, task = simulated(3)
     ends = [index for index, event in enumerate(today) if isinstance(event, EpochFinished) and event.interval]
     index = data.draw(st.sampled_from(ends))
     event = today[index]
@@ -135,9 +135,9 @@ def test_a_defect_at_the_end_of_an_epoch_breaks_the_same_law_in_both_forms(defec
 
     today[index] = change(event, event.interval)
 
-    found = verdict(today, witness, task)
+    found = verdict(today, ground_truth, task)
     assert found is not None and found[0] in broken
-    assert verdict(in_old_form(today), witness, task) == found
+    assert verdict(in_old_form(today), ground_truth, task) == found
 
 
 @pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
@@ -146,11 +146,11 @@ def test_a_recorded_journal_scores_the_same_when_each_end_of_an_epoch_is_one_lin
     events = in_one_line(read(journal))
     assert any(isinstance(event, EpochFinished) and event.interval is not None for event in events)
 
-    scored = json.loads(json.dumps(as_json(score(books(events)))))
+    scored = json.loads(json.dumps(as_json(score(work_log(events)))))
 
     beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic whose method is younger
     assert {name: scored[name] for name in recorded if name not in beside} == {
         name: figure for name, figure in recorded.items() if name not in beside
     }
-    present = as_json(score(books(read(journal))))
+    present = as_json(score(work_log(read(journal))))
     assert [scored[name] for name in beside] == [present[name] for name in beside]

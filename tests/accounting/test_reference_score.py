@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, TrialLost, WorkerLost
 from aiperf.journal.journal import NAME, read
 from aiperf.simulate.audit.random_runs import play, random_case
@@ -24,7 +24,7 @@ GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.jsonl"))
 
 def agrees(journal: Path) -> None:
     """Both say the same of a journal, to the last digit."""
-    found = asdict(score(books(read(journal))))
+    found = asdict(score(work_log(read(journal))))
     with journal.open("rb") as lines:
         again = asdict(reference(line for line in lines if line.endswith(b"\n")))
     agree(found, again)
@@ -58,7 +58,7 @@ def test_both_agree_on_simulated_runs_with_faults(tmp_path: Path, seed: int) -> 
 
 def both(events: list[AnyEvent]) -> None:
     """Both say the same of events, which need not be such that a run could have written them."""
-    found = asdict(score(books(events)))
+    found = asdict(score(work_log(events)))
     again = asdict(reference(msgspec.json.encode(event) for event in events))
     agree(found, again)
 
@@ -142,4 +142,4 @@ def test_both_agree_on_the_interval_of_batches_of_workers_and_of_too_few_of_eith
 
     both(events)
     has_sample = trials >= 20 or workers >= 16
-    assert (score(books(events)).flops_per_second_interval is not None) == has_sample
+    assert (score(work_log(events)).flops_per_second_interval is not None) == has_sample

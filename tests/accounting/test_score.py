@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aiperf.accounting.score import curve, score, window
 from aiperf.accounting.time_breakdown import ledger
 from aiperf.accounting.windows import Window
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
 from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
 
@@ -23,7 +23,7 @@ def resumed(at: float, down: float, stepped: float = 0.0) -> RunResumed:
 def test_the_score_is_the_work_inside_the_window_over_its_length() -> None:
     run = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9), ended())
 
-    found = score(books(run))
+    found = score(work_log(run))
 
     assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
     assert found.cumulative_flops_per_second == (100 * 300 + 50 * 90) / 100
@@ -35,19 +35,19 @@ def test_an_interval_that_straddles_an_edge_counts_in_proportion() -> None:
     # 6..16 s: six of its ten seconds lie after the warm-up; 96..104 s: four of its eight before the end.
     run = one_trial(interval(0, 6, 16, 100), interval(0, 96, 104, 80), ended(104))
 
-    assert score(books(run)).flops_per_second == (60 * 300 + 40 * 300) / 90
+    assert score(work_log(run)).flops_per_second == (60 * 300 + 40 * 300) / 90
 
 
 def test_an_interval_without_length_counts_where_it_lies() -> None:
     before, inside = interval(0, 5, 5, 10), interval(0, 50, 50, 20)
 
-    assert score(books(one_trial(before, inside, ended()))).flops_per_second == 20 * 300 / 90
+    assert score(work_log(one_trial(before, inside, ended()))).flops_per_second == 20 * 300 / 90
 
 
 def test_a_window_without_length_has_no_score_and_says_so() -> None:
     run = one_trial(interval(0, 2, 8, 100, 50), evaluated(0, 8, 0.9), finished(0, 8, 0.9), ended(9, "interrupted"))
 
-    found = score(books(run))
+    found = score(work_log(run))
 
     assert found.flops_per_second is None and found.regulated_flops_per_second is None
     assert found.window_seconds == 0 and not found.valid
@@ -63,7 +63,7 @@ def test_an_epoch_done_again_after_a_loss_counts_once_and_its_first_part_is_wast
         ended(),
     )
 
-    found = score(books(run))
+    found = score(work_log(run))
 
     assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
     assert found.wasted_flops == 60 * 300
@@ -79,7 +79,7 @@ def test_an_epoch_finished_before_a_loss_is_not_wasted() -> None:
         ended(),
     )
 
-    found = score(books(run))
+    found = score(work_log(run))
 
     assert found.flops_per_second == 2 * (100 * 300 + 50 * 90) / 90
     assert found.wasted_flops == 0
@@ -88,7 +88,7 @@ def test_an_epoch_finished_before_a_loss_is_not_wasted() -> None:
 def test_an_epoch_that_was_cut_and_never_done_again_counts_as_far_as_it_went() -> None:
     run = one_trial(interval(0, 20, 30, 60), TrialLost(at=31, trial=0, attempt=1, reason="killed"), ended())
 
-    assert score(books(run)).flops_per_second == 60 * 300 / 90
+    assert score(work_log(run)).flops_per_second == 60 * 300 / 90
 
 
 def test_an_epoch_begun_again_with_a_smaller_batch_counts_once() -> None:
@@ -99,7 +99,7 @@ def test_an_epoch_begun_again_with_a_smaller_batch_counts_once() -> None:
         ended(),
     )
 
-    found = score(books(run))
+    found = score(work_log(run))
 
     assert found.flops_per_second == (100 * 300 + 50 * 90) / 90
     assert found.wasted_flops == 60 * 300
@@ -115,7 +115,7 @@ def test_the_time_a_killed_driver_was_down_stays_in_the_denominator() -> None:
         ended(),
     )
 
-    found = score(books(run))
+    found = score(work_log(run))
 
     assert found.flops_per_second == 2 * (100 * 300 + 50 * 90) / 90
     assert any("down for 40 s" in doubt for doubt in found.doubts)
@@ -125,14 +125,14 @@ def test_proposals_that_never_came_are_a_doubt_and_those_that_were_refused_are_n
     lost = [TrialRejected(at=3.0, number=number, reason="its generator died", by="nobody") for number in (1, 2)]
     refused = TrialRejected(at=3.0, number=3, reason="over the budget", by="check")
 
-    found = score(books(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
+    found = score(work_log(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
 
     assert [doubt for doubt in found.doubts if "never came: 2 (their generator died" in doubt]
-    assert not any("never came" in doubt for doubt in score(books(one_trial(refused, ended()))).doubts)
+    assert not any("never came" in doubt for doubt in score(work_log(one_trial(refused, ended()))).doubts)
 
 
 def test_a_wall_clock_that_stepped_back_is_a_doubt_and_shortens_nothing() -> None:
-    found = score(books(one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())))
+    found = score(work_log(one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())))
 
     assert found.window_seconds == 90
     assert any("12.5 s" in doubt for doubt in found.doubts)
@@ -141,8 +141,8 @@ def test_a_wall_clock_that_stepped_back_is_a_doubt_and_shortens_nothing() -> Non
 def test_the_error_is_never_below_half_an_image_and_undefined_before_an_evaluation() -> None:
     perfect = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 1.0), ended())
 
-    assert score(books(perfect)).error == 1 / 100
-    assert score(books(one_trial(interval(0, 20, 30, 100), ended()))).error is None
+    assert score(work_log(perfect)).error == 1 / 100
+    assert score(work_log(one_trial(interval(0, 20, 30, 100), ended()))).error is None
 
 
 def test_an_evaluation_that_ended_after_the_declared_end_counts_for_nothing() -> None:
@@ -151,11 +151,11 @@ def test_an_evaluation_that_ended_after_the_declared_end_counts_for_nothing() ->
         interval(0, 20, 30, 100, 50), evaluated(0, 100.0, 0.5), evaluated(0, 100.5, 0.9, epoch=2), ended(101)
     )
 
-    kept = books(run)
+    kept = work_log(run)
 
     assert score(kept).error == 0.5
     assert curve(kept)[-1].error == 0.5
-    assert score(books(run[:-3])).error is None
+    assert score(work_log(run[:-3])).error is None
 
 
 moments = st.floats(2.0, 130.0)
@@ -174,7 +174,7 @@ def test_the_curve_ends_where_the_score_stands_to_the_last_digit(
     work = [interval(0, at, at + length, images) for at, length, images in works]
     told: list[AnyEvent] = sorted([*events, *work], key=lambda event: event.at)
     told = [event for event in told if event.at <= end]
-    kept = books(one_trial(*told, ended(end, "duration" if end >= 100 else "interrupted")))
+    kept = work_log(one_trial(*told, ended(end, "duration" if end >= 100 else "interrupted")))
 
     found, last = score(kept), curve(kept)[-1]
 
@@ -190,14 +190,14 @@ def test_the_curve_ends_where_the_score_stands_to_the_last_digit(
 
 @pytest.mark.parametrize(("error", "factor"), [(0.30, 1.204), (0.25, 1.386)])
 def test_the_regulated_score_follows_equation_3(error: float, factor: float) -> None:
-    found = score(books(one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 1 - error), ended())))
+    found = score(work_log(one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 1 - error), ended())))
 
     assert found.flops_per_second is not None and found.regulated_flops_per_second is not None
     assert found.regulated_flops_per_second / found.flops_per_second == pytest.approx(factor, abs=5e-4)
 
 
 def test_a_live_score_ends_at_the_time_it_is_asked_for() -> None:
-    assert score(books(one_trial(interval(0, 20, 30, 90))), at=40.0).flops_per_second == 90 * 300 / 30
+    assert score(work_log(one_trial(interval(0, 20, 30, 90))), at=40.0).flops_per_second == 90 * 300 / 30
 
 
 def test_busy_share_and_the_ledger_count_a_lost_worker_as_absent() -> None:
@@ -207,7 +207,7 @@ def test_busy_share_and_the_ledger_count_a_lost_worker_as_absent() -> None:
         ended(),
     ]
 
-    kept = books(run)
+    kept = work_log(run)
     lines = {line.name: line.seconds for line in ledger(kept, window(kept)).lines}
 
     assert score(kept).busy_share == pytest.approx(0.5)
@@ -226,7 +226,7 @@ def test_every_line_of_the_ledger_comes_from_a_clock_of_its_own() -> None:
         finished(0, 61, 0.5),
         ended(),
     )
-    kept = books(run)
+    kept = work_log(run)
 
     lines = {line.name: line.seconds for line in ledger(kept, Window(0.0, 100.0)).lines}
 
@@ -241,7 +241,7 @@ def test_every_line_of_the_ledger_comes_from_a_clock_of_its_own() -> None:
 
 
 def test_time_inside_an_interval_that_no_clock_covers_is_called_unexplained() -> None:
-    kept = books(one_trial(prepared(0, 2.0), interval(0, 2, 100, 100, busy=90.0), ended()))
+    kept = work_log(one_trial(prepared(0, 2.0), interval(0, 2, 100, 100, busy=90.0), ended()))
 
     lines = {line.name: line.seconds for line in ledger(kept, Window(0.0, 100.0)).lines}
 
@@ -257,7 +257,7 @@ def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], 
     for _, length, images in drawn:
         events.append(interval(0, at, at + length, images, busy=length / 2))
         at += length
-    kept = books(
+    kept = work_log(
         [
             *one_trial(*events)[0:0],
             started(duration=at + 1, warmup=min(cut, at)),
@@ -282,5 +282,5 @@ def test_a_run_in_which_no_trial_of_the_starting_network_came_to_its_end_says_so
     failed = one_trial(TrialFailed(at=9, trial=0, reason="out of memory even at batch 4"), ended())
     done = one_trial(evaluated(0, 8, 0.5), finished(0, 9, 0.5), ended())
 
-    assert untrained in score(books(failed)).doubts
-    assert untrained not in score(books(done)).doubts
+    assert untrained in score(work_log(failed)).doubts
+    assert untrained not in score(work_log(done)).doubts

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aiperf.accounting.score import busy_share, score, window
 from aiperf.accounting.time_breakdown import ledger
 from aiperf.accounting.windows import Window
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, Progress, TrialLost, WorkerLost
 from tests.journals import begun, ended, finished, joined, prepared, proposed, requested, started
 
@@ -124,7 +124,7 @@ def together(*told: Life) -> list[AnyEvent]:
 @settings(max_examples=40, deadline=None)
 @given(lives(0), lives(1))
 def test_every_line_holds_the_time_that_was_really_spent_so(first: Life, second: Life) -> None:
-    kept = books(together(first, second))
+    kept = work_log(together(first, second))
 
     found = {line.name: line.seconds for line in ledger(kept, Window(0.0, LENGTH)).lines}
 
@@ -138,7 +138,7 @@ def test_every_line_holds_the_time_that_was_really_spent_so(first: Life, second:
 def test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window(
     first: Life, second: Life
 ) -> None:
-    kept = books(together(first, second))
+    kept = work_log(together(first, second))
     lines = ("training", "communication", "validation")
     busy = sum(life.truth.get(line, 0.0) for life in (first, second) for line in lines)
 
@@ -151,7 +151,7 @@ def test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_f
 @given(lives(0), st.floats(5.0, 60.0))
 def test_time_before_the_window_stands_in_no_line(life: Life, warmup: float) -> None:
     """The lines of two windows that meet are those of the window over both."""
-    kept = books(together(life))
+    kept = work_log(together(life))
 
     before, after, whole = (
         {line.name: line.seconds for line in ledger(kept, inside).lines}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aiperf.train.execution import NotHad
-from aiperf.train.execution_mode import EAGER, Way
+from aiperf.train.execution_mode import EAGER, ExecutionMode
 from benchmarks import launch_ways
 from morphism import start
 
@@ -18,13 +18,13 @@ def test_a_precision_and_a_way_that_cannot_be_had_are_rows_with_the_reason(monke
     graph, said = start("digits_small"), list[str]()
     real = launch_ways.against_eager
 
-    def refuse_fused(graph: object, way: Way, *rest: object) -> object:
-        if way.fused != "no":
+    def refuse_fused(graph: object, mode: ExecutionMode, *rest: object) -> object:
+        if mode.fused != "no":
             raise NotHad("gamma is off")
-        return real(graph, way, *rest)  # type: ignore[arg-type]
+        return real(graph, mode, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(launch_ways, "against_eager", refuse_fused)
-    monkeypatch.setattr(launch_ways, "open_ways", lambda device, compiles: (Way(fused="norm"), EAGER))
+    monkeypatch.setattr(launch_ways, "open_modes", lambda device, compiles: (ExecutionMode(fused="norm"), EAGER))
 
     launch_ways.measure(graph, "tf32", 4, CPU, 0.001, 6, False, said.append)
     launch_ways.measure(graph, "fp32", 4, CPU, 0.001, 6, False, said.append)
@@ -38,5 +38,5 @@ def test_a_precision_and_a_way_that_cannot_be_had_are_rows_with_the_reason(monke
 def test_each_way_has_a_name_of_its_own() -> None:
     from aiperf.train.execution_mode import GUESSES
 
-    assert len({launch_ways.spoken(way) for way in GUESSES}) == len(GUESSES)
-    assert launch_ways.spoken(Way(cuda_graphs=True, fused="conv")) == "fused=conv + CUDA graphs"
+    assert len({launch_ways.spoken(mode) for mode in GUESSES}) == len(GUESSES)
+    assert launch_ways.spoken(ExecutionMode(cuda_graphs=True, fused="conv")) == "fused=conv + CUDA graphs"

@@ -12,7 +12,7 @@ from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.journal.messages import Order, Train, Word, WorkerUp
 from aiperf.simulate.model.virtual_clock import VirtualClock
-from searchers.history import News
+from searchers.history import Observation
 from searchers.propose import RULES
 from tests.journals import LIMITS, SCHEDULE, started
 
@@ -58,7 +58,7 @@ class Scripted:
     def start(self) -> None:
         """Nothing: workers come up as the script says."""
 
-    def tell(self, news: Sequence[News]) -> None:
+    def tell(self, observations: Sequence[Observation]) -> None:
         """Nobody proposes."""
 
     def send(self, order: Order) -> None:
@@ -102,7 +102,7 @@ def driver_after(
     journal.append(events)
     clock = VirtualClock(standing.run.at)
     executor = Scripted(clock, says, answer)
-    return Driver(standing.run, standing.books, standing.history, journal, executor, clock, **options)
+    return Driver(standing.run, standing.work_log, standing.history, journal, executor, clock, **options)
 
 
 def written(driver: Driver) -> list[AnyEvent]:

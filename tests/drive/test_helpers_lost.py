@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import HelperLost
 from aiperf.journal.messages import HelperDown
-from aiperf.rules.interpret import hear
+from aiperf.rules.interpret import interpret
 from aiperf.rules.state import evolve, replay
 from tests.journals import joined, started
 
@@ -15,15 +15,15 @@ def test_helpers_that_died_are_a_doubt_that_names_workers_and_effect() -> None:
     run = replay([started(), joined(0), joined(1)])
     events = []
     for at, (worker, helper) in enumerate([(0, "recorder"), (1, "recorder"), (1, "recorder"), (1, "generator")]):
-        (event,) = hear(run, HelperDown(worker=worker, helper=helper, reason="ended by SIGKILL"), float(at))
+        (event,) = interpret(run, HelperDown(worker=worker, helper=helper, reason="ended by SIGKILL"), float(at))
         evolve(run, event)
         events.append(event)
 
     assert events[0] == HelperLost(at=0.0, worker=0, helper="recorder", reason="ended by SIGKILL")
-    doubts = score(books([started(), joined(0), joined(1), *events])).doubts
+    doubts = score(work_log([started(), joined(0), joined(1), *events])).doubts
     assert "recorders that died and were replaced: 3, of worker 0, 1; samples are missing" in doubts
     assert any("generators that died and were replaced: 1, of worker 1;" in doubt for doubt in doubts)
 
 
 def test_helpers_of_a_worker_that_is_gone_are_not_told() -> None:
-    assert hear(replay([started(), joined(0)]), HelperDown(worker=7, helper="recorder", reason="ended"), 1.0) == []
+    assert interpret(replay([started(), joined(0)]), HelperDown(worker=7, helper="recorder", reason="ended"), 1.0) == []

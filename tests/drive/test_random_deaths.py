@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import (
     AnyEvent,
     EpochFinished,
@@ -210,7 +210,7 @@ def _check_end(strike: Strike, status: int, seed: int) -> None:
 def _check_sound(folder: Path) -> list[AnyEvent]:
     """Each image of an epoch counts once, and there is a score."""
     events = list(read(folder))
-    kept = books(events)
+    kept = work_log(events)
     assert score(kept).valid
     assert any(isinstance(event, EpochFinished) for event in events)
     return events

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.config import from_plain
 from aiperf.journal.events import (
     AnyEvent,
@@ -29,7 +29,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import read
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.verify_proposals import rederive
+from aiperf.rules.verify_proposals import verify_proposals
 from tests.drive.processes import command_line, descendants, worker_host
 from tests.drive.runs import SMALL, RealRun
 
@@ -73,7 +73,7 @@ def assert_sound(folder: Path) -> list[AnyEvent]:
         if isinstance(event, EpochFinished):
             assert images[event.trial, event.epoch] == 512
     assert max(images.values()) <= 512
-    assert score(books(events)).valid
+    assert score(work_log(events)).valid
     assert (folder / "report.html").stat().st_size > 0
     return events
 
@@ -87,7 +87,7 @@ def test_a_run_from_the_first_word_to_the_report_with_every_proposal_rederived(b
     first = events[0]
     assert isinstance(first, RunStarted)
     conf = from_plain(first.config)
-    proposals = list(rederive(events, proposer_of(conf.searcher, conf.hpo)))
+    proposals = list(verify_proposals(events, proposer_of(conf.searcher, conf.hpo)))
     assert len(proposals) >= 6
     assert [one.number for one in proposals if not one.is_equal] == []
     joined = next(event for event in events if isinstance(event, WorkerJoined))

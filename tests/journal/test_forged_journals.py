@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import curve, score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.config import configure
 from aiperf.drive.session import resumable
 from aiperf.errors import AiperfError, JournalDamaged
@@ -296,7 +296,7 @@ def test_a_sealed_line_that_is_no_event_is_refused_by_its_number(tmp_path: Path,
     (tmp_path / NAME).write_bytes(sealed([*map(body, REAL[:20]), raw]))
 
     with pytest.raises(JournalDamaged, match=r"journal damaged at line 21 of 21: .*resume_until=20"):
-        books(read(tmp_path))
+        work_log(read(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_what_only_a_resume_looks_at_is_refused_there_by_its_line(tmp_path: Path
 
     with pytest.raises(JournalDamaged, match=f"journal damaged at line {line} of 96: it cannot be taken in"):
         resumable(configure([f"resume={folder}"]))
-    books(read(folder))  # the score does not depend on it
+    work_log(read(folder))  # the score does not depend on it
 
 
 _NUMBERS = [0, -1, 1, 2, 3, 2**31, 2**63, 10**30, -0.0, 0.5, 1e-300, 1e12, 1e308, -1e308]
@@ -352,7 +352,7 @@ def test_whatever_is_written_anywhere_is_read_and_reported_or_refused_and_nothin
         assert closing_lines(report)
         for table in (tables.result, tables.time_lost, tables.trials, tables.systems, tables.run, tables.configuration):
             assert table(report)
-        kept = books(read(folder))
+        kept = work_log(read(folder))
         assert json.dumps(score(kept).flops_per_second) and curve(kept)
 
 

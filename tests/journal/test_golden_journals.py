@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.cli.score import as_json
 from aiperf.config import from_plain
 from aiperf.errors import OtherRules
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import read
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.verify_proposals import rederive
+from aiperf.rules.verify_proposals import verify_proposals
 from searchers.propose import RULES
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -29,7 +29,7 @@ def test_a_recorded_journal_scores_the_same_to_the_last_digit(journal: Path) -> 
     recorded = json.loads(journal.with_suffix(".score.json").read_text())
     former = recorded.pop("flops_per_second_interval")  # by method 1
 
-    scored = json.loads(json.dumps(as_json(score(books(read(journal))))))
+    scored = json.loads(json.dumps(as_json(score(work_log(read(journal))))))
 
     interval = {name: scored.pop(name) for name in ("flops_per_second_interval", "interval_method", "interval_basis")}
     assert scored == recorded
@@ -43,7 +43,7 @@ def test_every_proposal_of_a_recorded_journal_is_made_again_or_was_made_by_other
     first = events[0]
     assert isinstance(first, RunStarted)
     conf = from_plain(first.config)
-    again = rederive(events, proposer_of(conf.searcher, conf.hpo))
+    again = verify_proposals(events, proposer_of(conf.searcher, conf.hpo))
 
     if first.proposal_rules != RULES:
         with pytest.raises(

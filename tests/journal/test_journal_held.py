@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.drive.session import resumption
 from aiperf.errors import JournalNotWritten, JournalTakenAway
@@ -92,7 +92,7 @@ def test_a_rollback_stands_in_the_journal_and_beside_the_score(tmp_path: Path) -
         line = resumption(standing, first, HostTime(1_000_060.0, None, 5.0), journal.cut)
         journal.append([line, ended(100.0)])
 
-    kept = books(read(path))
+    kept = work_log(read(path))
 
     assert line.rolled_back_lines == 3 and line.cut_sha256
     assert kept.rollbacks == [(60.0, 3)]
@@ -108,7 +108,7 @@ def test_a_torn_line_is_dropped_without_being_called_a_rollback(tmp_path: Path) 
         assert journal.cut is not None and journal.cut.lines == 0
         journal.append([resumed(40, down_seconds=10.0)])
 
-    assert books(read(path)).rollbacks == []
+    assert work_log(read(path)).rollbacks == []
 
 
 # --- its lock
@@ -275,7 +275,7 @@ def test_on_the_same_boot_a_wall_clock_that_was_set_changes_nothing_but_is_told(
 
     assert (line.at, line.down_seconds) == (60.0, 30.0)
     assert line.clock_stepped_forward_seconds - line.clock_stepped_back_seconds == step
-    found = score(books([BEGAN, *RUN[1:], line, ended()]))
+    found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
     told = [doubt for doubt in found.doubts if "wall clock stepped" in doubt]
     assert len(told) == (step != 0)
     assert all(("forward" if step > 0 else "back") in doubt for doubt in told)
@@ -300,7 +300,7 @@ def test_a_second_resume_counts_from_the_first() -> None:
 def test_a_clock_that_is_kept_right_by_less_than_a_second_is_no_doubt() -> None:
     line = taken_up_at(1_000_060.4, BOOT, 560.0)
 
-    found = score(books([BEGAN, *RUN[1:], line, ended()]))
+    found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
 
     assert not any("wall clock" in doubt for doubt in found.doubts)
 

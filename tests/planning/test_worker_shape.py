@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf, configure
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerShape
@@ -176,8 +176,10 @@ def test_a_first_line_whose_budget_was_made_of_another_shape_is_refused_on_readi
 def test_workers_with_other_ranks_than_planned_are_a_doubt() -> None:
     first = started(shape=msgspec.structs.replace(shape(host(40, 40), 2), ranks=2))
 
-    assert not any("planned" in doubt or "plan was made" in doubt for doubt in score(books([first, joined(0)])).doubts)
-    doubts = score(books([first, joined(0), joined(1, ranks=1)])).doubts
+    assert not any(
+        "planned" in doubt or "plan was made" in doubt for doubt in score(work_log([first, joined(0)])).doubts
+    )
+    doubts = score(work_log([first, joined(0), joined(1, ranks=1)])).doubts
     assert "the plan was made for workers of 2 ranks; 1 of 2 had 1" in doubts
 
 

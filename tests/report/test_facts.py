@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import (
     SCHEMA,
     AnyEvent,
@@ -47,7 +47,7 @@ def events(request: pytest.FixtureRequest) -> Sequence[AnyEvent]:
 
 
 def test_the_report_shows_the_score_that_the_score_module_gives(events: Sequence[AnyEvent]) -> None:
-    assert gather(events).score == score(books(events))
+    assert gather(events).score == score(work_log(events))
 
 
 def test_every_proposed_trial_is_in_the_report_with_its_best_accuracy(events: Sequence[AnyEvent]) -> None:
@@ -91,7 +91,7 @@ def test_thinning_keeps_every_improvement_and_both_ends(errors: list[float], mos
 @settings(deadline=None)
 @given(st.integers(1, 400), st.integers(1, 4))
 def test_the_grid_holds_all_busy_time_however_it_is_cut(columns: int, groups: int) -> None:
-    kept = books(LOSSY)
+    kept = work_log(LOSSY)
     end = 120.0
     numbers = [0, 1, 2, 3]
     cut = [numbers[i::groups] for i in range(groups)]

@@ -32,7 +32,7 @@ from aiperf.journal.messages import (
     WorkerUp,
 )
 from aiperf.rules.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
-from aiperf.rules.interpret import hear
+from aiperf.rules.interpret import interpret
 from aiperf.rules.state import Run, evolve, replay
 from tests.journals import (
     begun,
@@ -91,7 +91,7 @@ PREPARED = Prepared(
 
 
 def heard(run: Run, word: object, now: float) -> list[AnyEvent]:
-    events = hear(run, word, now)  # type: ignore[arg-type]
+    events = interpret(run, word, now)  # type: ignore[arg-type]
     for event in events:
         evolve(run, event)
     return events
@@ -373,8 +373,8 @@ def test_a_word_from_a_worker_that_was_written_off_raises_nobody_from_the_dead()
 
     up = WorkerUp(worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={})
 
-    assert hear(run, up, 6.0) == []
-    assert hear(run, WorkerDown(worker=0, reason="again"), 6.0) == []
+    assert interpret(run, up, 6.0) == []
+    assert interpret(run, WorkerDown(worker=0, reason="again"), 6.0) == []
 
 
 def test_a_missing_checkpoint_of_the_trial_itself_begins_it_again() -> None:
@@ -488,10 +488,10 @@ def test_checkpoints_of_trials_that_cannot_grow_are_dropped_but_the_best_of_them
 def test_a_failed_trial_says_whose_failure_it_was(cause: Cause) -> None:
     word = Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
 
-    assert hear(replay(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
+    assert interpret(replay(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
 
 
 def test_a_trial_whose_parents_weights_are_gone_failed_by_the_machine() -> None:
-    (_, failed) = hear(replay(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0)
+    (_, failed) = interpret(replay(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0)
 
     assert isinstance(failed, TrialFailed) and failed.cause == "machine"

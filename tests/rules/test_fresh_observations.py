@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import (
     AnyEvent,
     CheckpointDropped,
@@ -27,7 +27,7 @@ from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
 from aiperf.rules.decide import Command, GiveUp, Request, Start, decide
 from aiperf.rules.limits import ScheduleConf
-from aiperf.rules.observations import news
+from aiperf.rules.observations import observations
 from aiperf.rules.procedure import end_of_trial, nears_its_end
 from aiperf.rules.state import Run, evolve, replay
 from aiperf.simulate.audit.random_runs import Case, play
@@ -276,7 +276,7 @@ def test_weights_that_a_spare_is_to_inherit_are_kept_and_one_whose_parents_file_
 
     assert isinstance(give_up, GiveUp) and give_up.trial == 3
     failed = TrialFailed(at=6.0, trial=3, reason=give_up.reason)
-    assert news(run, failed) == [Withdrawn(3)]  # its architecture is free again
+    assert observations(run, failed) == [Withdrawn(3)]  # its architecture is free again
     evolve(run, failed)
     assert [c.trial for c in decide(run, 6.0) if isinstance(c, Start)] == [2]
 
@@ -298,11 +298,11 @@ def test_a_spare_is_told_to_the_search_and_counted_in_the_report_as_of_the_round
 
     told = []
     for event in trained:
-        told += [one for one in news(run, event) if isinstance(one, Began)]
+        told += [one for one in observations(run, event) if isinstance(one, Began)]
         evolve(run, event)
 
     assert told == [Began(1, 3)]
-    assert [round_ for _, round_ in books([*events, *trained]).finished] == [1, 2, 3]
+    assert [round_ for _, round_ in work_log([*events, *trained]).finished] == [1, 2, 3]
     assert {number: trial.round for number, trial in collect([*events, *trained]).trials.items()} == {0: 1, 1: 3, 2: 2}
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunResumed
 from aiperf.journal.messages import Saved, Skipped, Unsaved
 from aiperf.rules.decide import End, decide
-from aiperf.rules.interpret import FILES_OF_A_LINE, hear
+from aiperf.rules.interpret import FILES_OF_A_LINE, interpret
 from aiperf.rules.state import Run, evolve, replay
 from tests.journals import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
 
@@ -28,7 +28,7 @@ def run_of(corrupt_limit: int | None) -> Run:
 
 
 def heard(run: Run, word: Skipped | Saved | Unsaved, now: float) -> list[AnyEvent]:
-    events = hear(run, word, now)
+    events = interpret(run, word, now)
     for event in events:
         evolve(run, event)
     return events
@@ -98,7 +98,7 @@ def test_both_stand_as_doubts_beside_the_score() -> None:
     lost = CheckpointNotWritten(at=journal[-1].at, trial=0, attempt=1, epoch=3, reason="No space left")
     skipped = ImagesSkipped(at=journal[-1].at, worker=0, images=1, files=dict(files(7)))
 
-    told = set(score(books([*journal, lost, skipped])).doubts) - set(score(books(journal)).doubts)
+    told = set(score(work_log([*journal, lost, skipped])).doubts) - set(score(work_log(journal)).doubts)
 
     assert told == {
         "checkpoints that could not be written: 1; first of trial 0 after epoch 3: No space left",

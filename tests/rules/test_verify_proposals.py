@@ -22,7 +22,7 @@ from aiperf.journal.events import (
 from aiperf.journal.messages import Advanced, Propose, Proposed, Unproposed, Word
 from aiperf.journal.validator import config_hash
 from aiperf.rules.proposals import Proposer, make
-from aiperf.rules.verify_proposals import rederive
+from aiperf.rules.verify_proposals import verify_proposals
 from morphism import decode
 from searchers import RandomConf
 from tests.drive.scripted import SPACE, drivable, driver_after, written
@@ -75,7 +75,7 @@ def driven(folder: Path, events: Sequence[AnyEvent], *words: Word) -> tuple[Tria
     """What a driver makes of these words, and whether that is found equal when everything is proposed again."""
     driver = driver_after(events, folder, [(5.0 + 5.0 * place, word) for place, word in enumerate(words)])
     driver.drive()
-    (again,) = [one for one in rederive(written(driver), PROPOSER) if one.number == 1]
+    (again,) = [one for one in verify_proposals(written(driver), PROPOSER) if one.number == 1]
     return again.recorded, again.is_equal
 
 
@@ -124,7 +124,9 @@ def test_a_rejection_of_what_the_searcher_does_not_propose_is_not_equal(tmp_path
 def test_a_rejection_that_the_check_does_not_give_is_not_equal() -> None:
     events = asked(drivable())
 
-    (*_, again) = rederive([*events, TrialRejected(at=5.0, number=1, reason="it did not please", by="check")], PROPOSER)
+    (*_, again) = verify_proposals(
+        [*events, TrialRejected(at=5.0, number=1, reason="it did not please", by="check")], PROPOSER
+    )
 
     assert not again.is_equal
 
@@ -176,6 +178,6 @@ def test_a_rejection_of_a_journal_that_does_not_say_whose_it_is_is_held_to_both(
     assert isinstance(recorded, TrialRejected)
     unsigned = msgspec.structs.replace(recorded, by="", reason=recorded.reason if by == "check" else "nothing")
 
-    (*_, again) = rederive([*events, dropped, unsigned], PROPOSER)
+    (*_, again) = verify_proposals([*events, dropped, unsigned], PROPOSER)
 
     assert again.is_equal == (by == "check")

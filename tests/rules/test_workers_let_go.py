@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, WorkerLost, WorkerNotStarted
 from aiperf.journal.messages import NotStarted, WorkerDown
-from aiperf.rules.interpret import hear
+from aiperf.rules.interpret import interpret
 from aiperf.rules.state import evolve, replay
 from tests.journals import begun, joined, proposed, requested, started
 
@@ -20,7 +20,7 @@ def test_a_trial_is_given_up_for_losses_of_its_worker_and_never_because_that_was
     run = replay([started(), joined(0), requested(0), proposed(0)])
     for attempt in (1, 2, 3):
         evolve(run, begun(0, at=float(attempt), attempt=attempt, worker=attempt - 1))
-        (event,) = hear(run, WorkerDown(worker=attempt - 1, reason="let go", released=released), float(attempt))
+        (event,) = interpret(run, WorkerDown(worker=attempt - 1, reason="let go", released=released), float(attempt))
         evolve(run, event)
         evolve(run, joined(attempt, at=float(attempt)))
 
@@ -34,19 +34,19 @@ def test_a_worker_that_was_let_go_is_no_loss_in_the_books() -> None:
         joined(1),
         WorkerLost(at=5.0, worker=0, reason="let go", released=True),
     ]
-    assert books(events).lost_workers == 0
+    assert work_log(events).lost_workers == 0
 
-    assert books([*events, WorkerLost(at=6.0, worker=1, reason="killed")]).lost_workers == 1
+    assert work_log([*events, WorkerLost(at=6.0, worker=1, reason="killed")]).lost_workers == 1
 
 
 def test_a_start_that_failed_changes_nothing_but_is_written_down_and_is_a_doubt() -> None:
     run = replay([started(), joined(0)])
-    (event,) = hear(run, NotStarted(host="10.0.0.7", failures=2, reason="no data set"), 3.0)
+    (event,) = interpret(run, NotStarted(host="10.0.0.7", failures=2, reason="no data set"), 3.0)
     before = (dict(run.workers), dict(run.idle), run.next_worker)
 
     evolve(run, event)
 
     assert isinstance(event, WorkerNotStarted) and (event.at, event.host, event.failures) == (3.0, "10.0.0.7", 2)
     assert (dict(run.workers), dict(run.idle), run.next_worker) == before
-    doubts = score(books([started(), joined(0), event])).doubts
+    doubts = score(work_log([started(), joined(0), event])).doubts
     assert any("starts of workers that failed: 1" in doubt and "10.0.0.7: no data set" in doubt for doubt in doubts)

@@ -10,7 +10,7 @@ from searchers import (
     Failed,
     Finished,
     History,
-    News,
+    Observation,
     Proposal,
     Proposed,
     Request,
@@ -58,18 +58,18 @@ class Run:
     def __init__(self, searcher: Searcher, tuner: Tuner | None, at: Space, seed: int = 0) -> None:
         self.searcher, self.tuner, self.seed = searcher, tuner, seed
         self.history = History(at)
-        self.news: list[News] = []
+        self.observations: list[Observation] = []
         self.requests: list[tuple[int, Request, Proposal]] = []
         """For each proposal how much news it saw, what was asked, and what came."""
 
-    def tell(self, news: News) -> None:
-        self.history.tell([news])
-        self.news.append(news)
+    def tell(self, observations: Observation) -> None:
+        self.history.tell([observations])
+        self.observations.append(observations)
 
     def ask(self, round: int = 1) -> Proposed:
         request = Request(len(self.requests), round, self.seed)
         proposal = propose(self.searcher, self.history, request, self.tuner)
-        self.requests.append((len(self.news), request, proposal))
+        self.requests.append((len(self.observations), request, proposal))
         told = proposed(self.history, proposal, request)
         self.tell(told)
         return told
@@ -77,7 +77,7 @@ class Run:
     def again(self, upto: int) -> History:
         """Another history that was told the same."""
         history = History(self.history.space)
-        history.tell(self.news[:upto])
+        history.tell(self.observations[:upto])
         return history
 
 

@@ -13,7 +13,7 @@ from searchers import (
     Failed,
     Finished,
     History,
-    News,
+    Observation,
     Proposed,
     RandomConf,
     Shrunk,
@@ -51,7 +51,7 @@ def test_a_trials_graph_is_its_lineage_rebuilt(run: Run) -> None:
             ancestor = run.history.trials[ancestor].parent
         whole = tuple(morph for few in reversed(morphs) for morph in few)
 
-        assert run.again(len(run.news)).graph(number) == rebuild(Lineage(SMALL, whole))
+        assert run.again(len(run.observations)).graph(number) == rebuild(Lineage(SMALL, whole))
 
 
 def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
@@ -121,10 +121,12 @@ def test_only_failures_by_the_hyperparameters_own_are_kept_for_tuning() -> None:
 def test_views_do_not_depend_on_how_news_was_bundled(accuracies: list[float]) -> None:
     one, many = History(space()), History(space())
     morph = one.choices(None).of(Deepen)[0]
-    news = [Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in range(len(accuracies))]
+    observations = [
+        Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in range(len(accuracies))
+    ]
     results = [Finished(number, accuracy) for number, accuracy in enumerate(accuracies)]
-    one.tell([*news, *results])
-    everything: list[News] = [*news, *results]
+    one.tell([*observations, *results])
+    everything: list[Observation] = [*observations, *results]
     for item in everything:
         many.tell([item])
 

@@ -33,7 +33,7 @@ def test_a_history_told_the_same_news_gives_the_same_proposals_whatever_was_aske
     history = run.again(0)
     told = 0
     for seen, request, proposal in run.requests:
-        history.tell(run.news[told:seen])
+        history.tell(run.observations[told:seen])
         told = seen
         propose(searcher, history, Request(request.number + 1000, request.round, request.seed + 1), TPE)
         assert propose(searcher, history, request, TPE) == proposal

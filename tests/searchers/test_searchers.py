@@ -47,7 +47,7 @@ def test_every_proposal_can_be_built_fits_the_budget_and_is_new(searcher: Search
         assert at.budget.allows(cost(run.history.graph(trial.number)))
         # a parent had finished, and its weights were there
         assert trial.parent is None or trial.parent in run.again(seen).accuracies
-        assert trial.parent is None or WeightsDropped(trial.parent) not in run.news[:seen]
+        assert trial.parent is None or WeightsDropped(trial.parent) not in run.observations[:seen]
 
 
 @every_searcher

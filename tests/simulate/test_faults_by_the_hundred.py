@@ -31,7 +31,7 @@ def test_drivers_that_are_killed_about_the_runs_end_keep_every_law(seed: int) ->
 
     played = play(case)
 
-    assert played.effort.sittings > 1
+    assert played.effort.incarnations > 1
     whole = [
         line for line in played.journal.splitlines() if line.endswith(b'"}')
     ]  # one that was begun last may be torn

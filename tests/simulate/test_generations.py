@@ -15,7 +15,7 @@ from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.auditor import Auditor
 from aiperf.simulate.audit.laws import BrokenLaw
 from aiperf.simulate.incarnations import drive
-from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import open_run, world_of
 from benchmarks.landscape_run import Setting, configured
 from searchers.searcher_config import EvolutionConf, RandomConf, SearcherConf
@@ -27,9 +27,9 @@ LONG = Setting(workers=8, trials=80, factor=32.0)
 def descent(searcher: SearcherConf, folder: Path) -> list[tuple[int, int]]:
     """(round, round of its parent) of every child, of a run that kept all laws."""
     opening = open_run(configured(LONG, searcher, seed=0))
-    witness = Witness()
-    world = world_of(opening, witness=witness)
-    auditor = Auditor(witness, world.task, random.Random(0))
+    ground_truth = GroundTruth()
+    world = world_of(opening, ground_truth=ground_truth)
+    auditor = Auditor(ground_truth, world.task, random.Random(0))
     drive(world, opening.first, folder / NAME, auditor)
     auditor.finish(folder / NAME)
     return auditor.descent

@@ -30,7 +30,7 @@ from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.model.accelerator_memory import memory_of
-from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import open_run, world_of
 from aiperf.train.batch_sizes import smaller
 from aiperf.train.ceiling import largest_batch
@@ -77,11 +77,11 @@ def configured(memory_bytes: int, *faults: str, seed: int = 0, seconds: float = 
     )
 
 
-def played(conf: RunConf, witness: Witness | None = None) -> list[AnyEvent]:
+def played(conf: RunConf, ground_truth: GroundTruth | None = None) -> list[AnyEvent]:
     opening = open_run(conf)
     with TemporaryDirectory() as folder:
         path = Path(folder) / NAME
-        drive(world_of(opening, witness=witness), opening.first, path)
+        drive(world_of(opening, ground_truth=ground_truth), opening.first, path)
         return list(read(path))
 
 
@@ -107,11 +107,11 @@ def graphs(events: list[AnyEvent]) -> dict[int, Graph]:
 def test_no_simulated_attempt_trains_at_a_batch_that_its_memory_does_not_hold(
     memory_bytes: int, seed: int, faults: list[str], ceiling: int | None
 ) -> None:
-    witness = Witness()
+    ground_truth = GroundTruth()
 
-    found = graphs(played(configured(memory_bytes, *faults, seed=seed, ceiling=ceiling), witness))
+    found = graphs(played(configured(memory_bytes, *faults, seed=seed, ceiling=ceiling), ground_truth))
 
-    for (trial, _), epochs in witness.sums.items():
+    for (trial, _), epochs in ground_truth.sums.items():
         for _, _, batch in (sums for epoch in epochs.values() for sums in epoch):
             assert cost(found[trial]).training_memory(batch, 4) <= memory_bytes
 

@@ -17,7 +17,7 @@ import aiperf.rules.interpret
 import aiperf.rules.state
 import aiperf.simulate.incarnations
 from aiperf.accounting.windows import Window
-from aiperf.accounting.work_log import Books
+from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import Standing
 from aiperf.journal.events import (
@@ -34,12 +34,12 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import Journal
 from aiperf.journal.messages import Advanced, Done, Train, Word, WorkerUp
 from aiperf.rules.decide import Command, Start
-from aiperf.rules.interpret import hear
-from aiperf.rules.observations import news
+from aiperf.rules.interpret import interpret
+from aiperf.rules.observations import observations
 from aiperf.rules.state import Run, Trial, evolve
 from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller
-from searchers.history import CeilingKnown, History, News
+from searchers.history import CeilingKnown, History, Observation
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -121,8 +121,8 @@ def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
 def a_window_off_by_an_interval(patch: pytest.MonkeyPatch) -> None:
     window = aiperf.accounting.score.window
 
-    def off(books: Books, at: float | None = None) -> Window:
-        right = window(books, at)
+    def off(work_log: WorkLog, at: float | None = None) -> Window:
+        right = window(work_log, at)
         return Window(right.start + 5.0, right.end)
 
     patch.setattr(aiperf.accounting.score, "window", off)
@@ -141,22 +141,22 @@ def dropping_the_last_word_of_an_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaving_the_last_interval_of_an_epoch_out_of_the_books(patch: pytest.MonkeyPatch) -> None:
-    take = Books.take
+    take = WorkLog.take
 
-    def without(self: Books, event: AnyEvent) -> None:
+    def without(self: WorkLog, event: AnyEvent) -> None:
         take(self, msgspec.structs.replace(event, interval=None) if isinstance(event, EpochFinished) else event)
 
-    patch.setattr(Books, "take", without)
+    patch.setattr(WorkLog, "take", without)
 
 
 def counting_an_epoch_twice_after_out_of_memory(patch: pytest.MonkeyPatch) -> None:
-    take = Books.take
+    take = WorkLog.take
 
-    def ignore(self: Books, event: AnyEvent) -> None:
+    def ignore(self: WorkLog, event: AnyEvent) -> None:
         if not isinstance(event, BatchReduced):
             take(self, event)
 
-    patch.setattr(Books, "take", ignore)
+    patch.setattr(WorkLog, "take", ignore)
 
 
 def hearing_words_from_before_the_memory_ran_out(patch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def hearing_words_from_before_the_memory_ran_out(patch: pytest.MonkeyPatch) -> N
 
 
 def counting_an_epoch_twice_after_a_loss(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Books, "_waste", lambda self, opened, epoch: None)
+    patch.setattr(WorkLog, "_waste", lambda self, opened, epoch: None)
 
 
 def beginning_anew_with_a_worker_that_comes_back(patch: pytest.MonkeyPatch) -> None:
@@ -252,9 +252,9 @@ def taking_a_late_worker_for_a_dead_one(patch: pytest.MonkeyPatch) -> None:
     def deaf(run: Run, word: Word, now: float) -> Sequence[AnyEvent]:
         if isinstance(word, WorkerUp) and word.worker < run.next_worker:
             return []
-        return hear(run, word, now)  # type: ignore[arg-type]
+        return interpret(run, word, now)  # type: ignore[arg-type]
 
-    patch.setattr(aiperf.drive.driver, "hear", deaf)
+    patch.setattr(aiperf.drive.driver, "interpret", deaf)
 
 
 def ending_a_trial_whose_last_epoch_never_arrived(patch: pytest.MonkeyPatch) -> None:
@@ -280,9 +280,9 @@ def acting_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
 
 def a_clock_that_steps_back(patch: pytest.MonkeyPatch) -> None:
     def back(run: Run, word: Word, now: float) -> Sequence[AnyEvent]:
-        return hear(run, word, now - (2.0 if isinstance(word, Done) else 0.0))  # type: ignore[arg-type]
+        return interpret(run, word, now - (2.0 if isinstance(word, Done) else 0.0))  # type: ignore[arg-type]
 
-    patch.setattr(aiperf.drive.driver, "hear", back)
+    patch.setattr(aiperf.drive.driver, "interpret", back)
 
 
 def never_ending(patch: pytest.MonkeyPatch) -> None:
@@ -319,10 +319,10 @@ def telling_another_accuracy_than_was_measured(patch: pytest.MonkeyPatch) -> Non
 
 
 def searching_without_the_measured_ceiling(patch: pytest.MonkeyPatch) -> None:
-    def silent(run: Run, event: AnyEvent) -> list[News]:
-        return [one for one in news(run, event) if not isinstance(one, CeilingKnown)]
+    def silent(run: Run, event: AnyEvent) -> list[Observation]:
+        return [one for one in observations(run, event) if not isinstance(one, CeilingKnown)]
 
-    patch.setattr(aiperf.drive.driver, "news", silent)
+    patch.setattr(aiperf.drive.driver, "observations", silent)
 
 
 def never_asking_for_the_starting_network_again(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from aiperf.accounting.score import score, window
 from aiperf.accounting.time_breakdown import ledger
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf, SyntheticConf
 from aiperf.drive.driver import Driver
@@ -67,7 +67,7 @@ def test_the_first_line_says_that_the_run_is_simulated_and_nothing_of_the_host_o
 def test_a_simulated_run_is_scored_with_its_doubt_beside_the_number(tmp_path: Path) -> None:
     conf = configured()
 
-    scored = score(books(read(journal(conf, tmp_path / NAME))))
+    scored = score(work_log(read(journal(conf, tmp_path / NAME))))
 
     assert isinstance(conf.cluster, SimulatedConf)
     assert scored.valid and scored.flops_per_second is not None
@@ -76,7 +76,7 @@ def test_a_simulated_run_is_scored_with_its_doubt_beside_the_number(tmp_path: Pa
 
 
 def test_what_faults_cost_stands_in_the_ledger_line_by_line(tmp_path: Path) -> None:
-    kept = books(read(journal(configured(faults=["all_gone(at=2000, seconds=900)"]), tmp_path / NAME)))
+    kept = work_log(read(journal(configured(faults=["all_gone(at=2000, seconds=900)"]), tmp_path / NAME)))
 
     lines = {each.name: each.share for each in ledger(kept, window(kept)).lines}
 
@@ -180,7 +180,7 @@ def test_a_calibrated_cluster_does_what_the_run_did_that_it_was_calibrated_by(tm
     guess = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path)))
     again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
 
-    first, second = (score(books(read(path))).flops_per_second for path in (real, again))
+    first, second = (score(work_log(read(path))).flops_per_second for path in (real, again))
     assert first is not None
     assert second == pytest.approx(first, rel=0.05)
 

@@ -12,7 +12,7 @@ from aiperf.journal.events import RunEnded, TrialFinished, TrialProposed, TrialR
 from aiperf.journal.journal import read
 from aiperf.rules.limits import LimitsConf
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.verify_proposals import rederive
+from aiperf.rules.verify_proposals import verify_proposals
 from benchmarks.distinct import counted, simulated
 from searchers.searcher_config import MorphismConf
 from tests.simulate.test_session import configured, journal
@@ -54,7 +54,7 @@ def test_proposals_that_were_made_together_can_be_made_again(tmp_path: Path) -> 
     conf = replace(configured(hours=0.5, workers=12, join_seconds=0.0, faults=["worker_lost"]), searcher=MorphismConf())
     path = journal(conf, tmp_path / "journal.jsonl")
 
-    again = list(rederive(read(path), proposer_of(conf.searcher, conf.hpo)))
+    again = list(verify_proposals(read(path), proposer_of(conf.searcher, conf.hpo)))
 
     assert len(again) >= 24
     assert [one.number for one in again if isinstance(one.recorded, TrialProposed) and not one.is_equal] == []

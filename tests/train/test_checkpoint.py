@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aiperf.train import checkpoint
 from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, Writer, copied, load, save
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.weight_cache import Recent
+from aiperf.train.weight_cache import WeightCache
 
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:
@@ -147,15 +147,15 @@ def test_an_unfinished_trials_weights_are_read_from_its_file_alone(tmp_path: Pat
 
 @given(st.lists(st.integers(0, 9), max_size=40))
 def test_of_recent_weights_the_longest_unused_go_when_the_room_is_full(uses: list[int]) -> None:
-    recent = Recent(limit=3 * 40)
+    weight_cache = WeightCache(limit=3 * 40)
     order: list[int] = []
     for trial in uses:
-        if recent.weights(trial, "f00d") is None:
+        if weight_cache.weights(trial, "f00d") is None:
             assert trial not in order[-3:]
-            recent.keep(trial, "f00d", {"w": torch.zeros(10)})
+            weight_cache.keep(trial, "f00d", {"w": torch.zeros(10)})
         order = [each for each in order if each != trial] + [trial]
 
-    assert [trial for trial in range(10) if recent.weights(trial, "f00d") is not None] == sorted(order[-3:])
+    assert [trial for trial in range(10) if weight_cache.weights(trial, "f00d") is not None] == sorted(order[-3:])
 
 
 @given(st.lists(st.sampled_from([(), (3,), (4, 3, 2, 2), (1, 5, 1, 1)]), min_size=1, max_size=6), st.booleans())

@@ -24,14 +24,14 @@ from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_pas
 from aiperf.train.checkpoint import Writer, load
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import Alone
-from aiperf.train.execution import Launch, NotHad, fastest
-from aiperf.train.execution_mode import EAGER, GUESSES, Expectation, Expectations, Way, ways
+from aiperf.train.execution import Execution, NotHad, fastest
+from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes
 from aiperf.train.fused import missing
 from aiperf.train.initialise import initialise
 from aiperf.train.inprocess import train_here
 from aiperf.train.module import Network, build
 from aiperf.train.precision import choose
-from aiperf.train.rank_context import Place
+from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode_morph
 from tests.train.networks import random_morphs
@@ -39,8 +39,8 @@ from tests.train.orders import CONF, IMAGES, graph, one_thread, order
 
 __all__ = ["one_thread"]
 
-ALL = [Way(compiled, graphed) for compiled, graphed in product((False, True), repeat=2)]
-COMPILED = Way(compiled=True)
+ALL = [ExecutionMode(compiled, graphed) for compiled, graphed in product((False, True), repeat=2)]
+COMPILED = ExecutionMode(compiled=True)
 choices = st.sampled_from(["auto", "on", "off"])
 seconds = st.floats(1e-3, 10.0)
 # torch 2.13's own parts warn of each other
@@ -51,11 +51,11 @@ importing_inductor = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWa
 def test_what_is_on_is_in_all_open_ways_what_is_off_in_none_and_auto_leaves_both_open_with_cuda(
     compiling: str, graphs: str
 ) -> None:
-    found = ways(compiling, graphs, on_cuda=True)
+    found = modes(compiling, graphs, on_cuda=True)
 
     wanted = {"on": {True}, "off": {False}, "auto": {True, False}}
-    assert {way.compiled for way in found} == wanted[compiling]
-    assert {way.cuda_graphs for way in found} == wanted[graphs]
+    assert {mode.compiled for mode in found} == wanted[compiling]
+    assert {mode.cuda_graphs for mode in found} == wanted[graphs]
     assert len(found) == len(wanted[compiling]) * len(wanted[graphs])
 
 
@@ -71,22 +71,22 @@ def test_cuda_graphs_without_cuda_are_refused(tmp_path: Path) -> None:
     st.integers(0, 10**6),
 )
 def test_a_way_is_tried_once_and_only_where_it_promises_to_save_more_than_it_costs(
-    known: dict[Way, Expectation], measured: dict[Way, float], steps: int
+    known: dict[ExecutionMode, Expectation], measured: dict[ExecutionMode, float], steps: int
 ) -> None:
     expected = Expectations({**GUESSES, **known})
     measured = {EAGER: 0.1, **measured}
 
-    way = expected.next_to_try(ALL, measured, steps)
+    mode = expected.next_to_try(ALL, measured, steps)
 
     saved = {
         each: (min(measured.values()) - measured[EAGER] * expected.of[each].share) * steps - expected.of[each].seconds
         for each in ALL
         if each not in measured
     }
-    if way is None:
+    if mode is None:
         assert all(amount <= 0.0 for amount in saved.values())
     else:
-        assert saved[way] == max(saved.values()) > 0.0
+        assert saved[mode] == max(saved.values()) > 0.0
 
 
 def test_a_way_that_measured_slower_or_could_not_be_had_is_not_tried_again() -> None:
@@ -106,10 +106,10 @@ def descendants(count: int) -> list[Train]:
     return orders
 
 
-def compiling(compiler: str, compile: str = "on") -> Place:
+def compiling(compiler: str, compile: str = "on") -> RankContext:
     with open_data(IMAGES) as images:
         conf = replace(CONF, compile=compile)
-        return replace(Place.make(conf, images, graph(), torch.device("cpu"), Alone(), None), compiler=compiler)
+        return replace(RankContext.make(conf, images, graph(), torch.device("cpu"), Alone(), None), compiler=compiler)
 
 
 def graphs_compiled() -> int:
@@ -128,12 +128,12 @@ def fresh_compiler() -> Iterator[None]:
 @pytest.mark.parametrize("compiler", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(compiler: str) -> None:
     """torch.compile gives up on a function after 8, and goes on eagerly without a word."""
-    place = compiling(compiler)
-    place.writer = None
+    context = compiling(compiler)
+    context.writer = None
     for told in descendants(12):
         before = graphs_compiled()
 
-        words = list(loop.train(told, place, taken=0.0))
+        words = list(loop.train(told, context, taken=0.0))
 
         assert isinstance(words[0], Prepared) and words[0].compiled
         assert isinstance(words[-1], Done)
@@ -155,11 +155,11 @@ def test_a_launch_that_never_compiled_is_not_taken_for_one_that_did(monkeypatch:
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
     network = build(graph())
     initialise(network, seed=0)
-    launch = Launch(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")), "eager")
+    execution = Execution(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")), "eager")
     network.straight_line(network, torch.zeros(4, 1, 8, 8))
 
     with pytest.raises(NotHad, match="TORCH_COMPILE_DISABLE"):
-        launch.verify()
+        execution.verify()
 
 
 @pytest.mark.usefixtures("fresh_compiler")
@@ -169,18 +169,18 @@ def test_what_cannot_be_compiled_is_not_had_and_auto_then_trains_eagerly() -> No
         raise RuntimeError("no compiler on this host")
 
     torch._dynamo.register_backend(refuses, "refuses")  # type: ignore[arg-type]
-    place = compiling("refuses", compile="auto")
+    context = compiling("refuses", compile="auto")
     network = build(graph())
     initialise(network, seed=0)
-    images = blank(graph(), 4, place.device, place.precision, channels_last=True)
+    images = blank(graph(), 4, context.device, context.precision, channels_last=True)
 
     kept = fastest(
-        (EAGER, COMPILED), network, images, place, lambda: rehearse(network, images, place.precision), 10**15
+        (EAGER, COMPILED), network, images, context, lambda: rehearse(network, images, context.precision), 10**15
     )
 
-    assert kept.way == EAGER
+    assert kept.mode == EAGER
     assert network._compiled_call_impl is None
-    assert place.expected.of[COMPILED].share == inf
+    assert context.expected.of[COMPILED].share == inf
     words = list(loop.train(order(), compiling("refuses"), taken=0.0))
     assert isinstance(words[-1], Crashed) and "no compiler on this host" in words[-1].reason
 
@@ -189,9 +189,9 @@ def test_what_cannot_be_compiled_is_not_had_and_auto_then_trains_eagerly() -> No
 @importing_inductor
 def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() -> None:
     """Without waiting for the garbage collector: what it would find holds an accelerator's memory until then."""
-    place = compiling("aot_eager")
+    context = compiling("aot_eager")
     for told in descendants(3):
-        words = loop.train(told, place, taken=0.0)
+        words = loop.train(told, context, taken=0.0)
         next(words)
         alive = [weakref.ref(each) for each in gc.get_objects() if type(each) in (Network, torch.optim.SGD)]
         assert len(alive) == 2
@@ -209,17 +209,19 @@ def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() 
 def test_the_fastest_of_real_candidates_is_kept_and_what_was_measured_is_expected_next(factor: float) -> None:
     """The eager step's measured time is scaled, so that it is sure which of the two is faster."""
     with open_data(IMAGES) as images:
-        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
-    place.timeline = Scaled(factor)
+        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+    context.timeline = Scaled(factor)
     network = build(graph())
     initialise(network, seed=0)
-    batch = blank(graph(), 4, place.device, place.precision, channels_last=True)
+    batch = blank(graph(), 4, context.device, context.precision, channels_last=True)
 
-    kept = fastest((EAGER, COMPILED), network, batch, place, lambda: rehearse(network, batch, place.precision), 10**15)
+    kept = fastest(
+        (EAGER, COMPILED), network, batch, context, lambda: rehearse(network, batch, context.precision), 10**15
+    )
 
-    assert kept.way == (EAGER if factor < 1.0 else COMPILED)
-    assert (network._compiled_call_impl is not None) == kept.way.compiled
-    assert (place.expected.of[COMPILED].share < 1.0) == kept.way.compiled
+    assert kept.mode == (EAGER if factor < 1.0 else COMPILED)
+    assert (network._compiled_call_impl is not None) == kept.mode.compiled
+    assert (context.expected.of[COMPILED].share < 1.0) == kept.mode.compiled
     torch._dynamo.reset()
 
 
@@ -249,13 +251,13 @@ class Scaled:
 def test_a_batch_of_another_size_goes_eagerly_and_is_not_compiled_anew() -> None:
     network = build(graph())
     initialise(network, seed=0)
-    launch = Launch(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")))
+    execution = Execution(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")))
     whole = network(torch.zeros(4, 1, 8, 8))
     compiled = torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
-    with launch.eager_if(True):
+    with execution.eager_if(True):
         smaller = network(torch.zeros(3, 1, 8, 8))
-    with launch.eager_if(False):
+    with execution.eager_if(False):
         again = network(torch.zeros(4, 1, 8, 8))
 
     assert compiled > 0
@@ -293,12 +295,14 @@ def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands
             found.add((layer.training, len(entering[0]), torch.backends.cudnn.benchmark))
 
     with open_data(IMAGES) as images:
-        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), Writer(CheckpointFolder(tmp_path), 0.0))
+        context = RankContext.make(
+            CONF, images, graph(), torch.device("cpu"), Alone(), Writer(CheckpointFolder(tmp_path), 0.0)
+        )
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = True
         hook = torch.nn.modules.module.register_module_forward_pre_hook(look)
         try:
-            words = list(loop.train(order(batch_size=24, last_epoch=1), place, time.monotonic()))
+            words = list(loop.train(order(batch_size=24, last_epoch=1), context, time.monotonic()))
         finally:
             hook.remove()
             torch.backends.cudnn.benchmark = before
@@ -311,7 +315,7 @@ def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands
     assert all(searched == (count == 24) for _, count, searched in found)
 
 
-GRAPHED = Way(cuda_graphs=True)
+GRAPHED = ExecutionMode(cuda_graphs=True)
 
 
 def graphed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,14 +323,16 @@ def graphed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "_capture", lambda network, images, precision: None)
 
 
-def rehearsed(tmp_path: Path, ways_open: tuple[Way, ...], beside: Callable[[], None]) -> tuple[Launch, Place]:
+def rehearsed(
+    tmp_path: Path, ways_open: tuple[ExecutionMode, ...], beside: Callable[[], None]
+) -> tuple[Execution, RankContext]:
     with open_data(IMAGES) as images:
-        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
     network = build(graph())
     initialise(network, seed=0)
-    batch = blank(graph(), 4, place.device, place.precision, channels_last=True)
-    run = partial(rehearse, network, batch, place.precision)
-    return fastest(ways_open, network, batch, place, run, 10**15, beside), place
+    batch = blank(graph(), 4, context.device, context.precision, channels_last=True)
+    run = partial(rehearse, network, batch, context.precision)
+    return fastest(ways_open, network, batch, context, run, 10**15, beside), context
 
 
 def test_eager_passes_are_rehearsed_beside_a_captured_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,10 +353,10 @@ def test_a_graph_that_leaves_no_room_for_validation_is_not_kept(
     def full() -> None:
         raise torch.cuda.OutOfMemoryError("the graph's pool has it")
 
-    kept, place = rehearsed(tmp_path, (EAGER, GRAPHED), full)
+    kept, context = rehearsed(tmp_path, (EAGER, GRAPHED), full)
 
-    assert kept.way == EAGER
-    assert place.expected.of[GRAPHED].share == inf
+    assert kept.mode == EAGER
+    assert context.expected.of[GRAPHED].share == inf
     with pytest.raises(DoesNotFit):
         rehearsed(tmp_path, (GRAPHED,), full)
 
@@ -380,14 +386,14 @@ def test_fused_kernels_that_compute_something_else_are_left_out_or_refused(
 
     monkeypatch.setattr(check, "worst", lambda device, dtype, fusion: "gamma is off" if fusion == "conv" else None)
     with open_data(IMAGES) as images:
-        place = Place.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
 
-    left = execution._computing_the_same((EAGER, Way(fused="norm"), Way(fused="conv")), place)
+    left = execution._computing_the_same((EAGER, ExecutionMode(fused="norm"), ExecutionMode(fused="conv")), context)
 
-    assert left == (EAGER, Way(fused="norm"))
+    assert left == (EAGER, ExecutionMode(fused="norm"))
     assert "gamma is off" in capsys.readouterr().err
     with pytest.raises(NotHad, match="gamma is off"):
-        execution._computing_the_same((Way(fused="conv"),), place)
+        execution._computing_the_same((ExecutionMode(fused="conv"),), context)
 
 
 def test_a_fused_network_goes_the_fused_way_in_training_alone() -> None:
@@ -402,16 +408,16 @@ def test_a_fused_network_goes_the_fused_way_in_training_alone() -> None:
     batch = blank(graph(), 4, device, precision, channels_last=True).normal_()
     logits = network.train()(batch)
 
-    way = Launch(network, Way(fused="conv"), batch, precision)
+    mode = Execution(network, ExecutionMode(fused="conv"), batch, precision)
     fused = network(batch)
 
     torch.testing.assert_close(fused, logits, rtol=1e-4, atol=1e-4)
     assert any("_NormBackward" in name for name in graph_names(fused))
     assert not any("_NormBackward" in name for name in graph_names(logits))
-    with way.eager_if(True):
+    with mode.eager_if(True):
         assert "forward" not in network.__dict__
     assert "forward" in network.__dict__
-    way.close()
+    mode.close()
     assert "forward" not in network.__dict__
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from torch import Tensor, nn
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.execution_mode import EAGER, GUESSES, Way, ways
+from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, modes
 from aiperf.train.fused import Fusion
 from aiperf.train.fused.line import fused_line, joined, source
 from aiperf.train.initialise import initialise
@@ -118,23 +118,23 @@ def test_in_evaluation_the_networks_own_forward_is_called() -> None:
 
 
 def test_fused_ways_are_open_where_they_are_asked_for_and_never_compiled() -> None:
-    everything = ways("auto", "auto", on_cuda=True, fused="auto")
+    everything = modes("auto", "auto", on_cuda=True, fused="auto")
 
     assert everything[0] == EAGER
     assert len(set(everything)) == len(everything) == 8 == len(GUESSES)
     assert set(everything) == set(GUESSES)
-    assert ways("auto", "auto", on_cuda=True, fused="auto", cannot_fuse="no triton") == ways(
+    assert modes("auto", "auto", on_cuda=True, fused="auto", cannot_fuse="no triton") == modes(
         "auto", "auto", on_cuda=True
     )
-    assert ways("auto", "off", on_cuda=True, fused="norm") == (Way(fused="norm"),)
-    assert ways("off", "on", on_cuda=True, fused="conv") == (Way(cuda_graphs=True, fused="conv"),)
+    assert modes("auto", "off", on_cuda=True, fused="norm") == (ExecutionMode(fused="norm"),)
+    assert modes("off", "on", on_cuda=True, fused="conv") == (ExecutionMode(cuda_graphs=True, fused="conv"),)
 
 
 def test_what_cannot_be_fused_is_refused_with_the_reason_and_never_replaced() -> None:
     with pytest.raises(BadConfiguration, match=r"trainer\.fused='norm' cannot be had: no triton"):
-        ways("off", "off", on_cuda=True, fused="norm", cannot_fuse="no triton")
+        modes("off", "off", on_cuda=True, fused="norm", cannot_fuse="no triton")
     with pytest.raises(BadConfiguration, match=r"trainer\.compile='on'"):
-        ways("on", "off", on_cuda=True, fused="conv")
+        modes("on", "off", on_cuda=True, fused="conv")
     with pytest.raises(BadConfiguration, match="channels_last"):
         TrainerConf(fused="norm", channels_last=False)
     with pytest.raises(BadConfiguration, match=r"trainer\.fused is one of"):

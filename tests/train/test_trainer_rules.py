@@ -17,7 +17,7 @@ from aiperf.train.collectives.collective import choose, dense_view
 from aiperf.train.optimiser import learning_rate
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
-from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 from morphism import cost, start
 
@@ -202,14 +202,14 @@ def test_a_gradient_with_gaps_is_refused() -> None:
 def test_all_ranks_leave_an_interrupted_trial_before_the_same_step(seen: int, wish: int, ahead: int) -> None:
     left: dict[int, int] = {}
     with TemporaryDirectory() as folder:
-        pulse = Pulse(Path(folder) / "pulse", 2, create=True)
+        heartbeats = HeartbeatFile(Path(folder) / "pulse", 2, create=True)
         for step in range(seen, seen + 60):
             if step == seen + wish:
-                pulse.interrupt(3)
+                heartbeats.interrupt(3)
             # rank 1 may be ahead of rank 0 by one step
             for rank, its in ((1, step + ahead), (0, step)):
-                if rank not in left and pulse.is_time_to_stop(rank, 3, its):
+                if rank not in left and heartbeats.is_time_to_stop(rank, 3, its):
                     left[rank] = its
-        pulse.close()
+        heartbeats.close()
 
     assert left[0] == left[1] > seen + wish

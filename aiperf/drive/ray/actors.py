@@ -24,7 +24,7 @@ from aiperf.system.describe import describe, folders_of
 from aiperf.system.recorder import Recorder
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
-from searchers.history import History, News, Space
+from searchers.history import History, Observation, Space
 
 RECORDER_SECONDS = 10.0
 """Between two recorders at least: one that dies at once, as beside a broken driver of an accelerator, fills no journal."""
@@ -188,12 +188,12 @@ class Generator:
         self._history = History(space)
         self._sender = Sender(mailbox)
 
-    def propose(self, news: Sequence[News], order: Propose) -> Proposed | Unproposed:
+    def propose(self, observations: Sequence[Observation], order: Propose) -> Proposed | Unproposed:
         """Takes the news in, then answers through the mailbox, where the driver waits; the answer lies there when this returns.
 
         It is given back too: a mailbox that dies before the driver has read it takes it along, and nobody else has it.
         """
-        self._history.tell(news)
+        self._history.tell(observations)
         answer = make(self._proposer, self._history, order)
         self._sender.put([answer])
         self._sender.flush()

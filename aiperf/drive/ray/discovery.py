@@ -10,7 +10,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.config import RunConf
-from aiperf.drive.ray.slots import Place, Places, places
+from aiperf.drive.ray.slots import Slot, Slots, slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.worker_shape import common, shape_of
@@ -35,22 +35,22 @@ def learn(conf: RunConf, patience_seconds: float = 0.0) -> WorkerShape:
         BadConfiguration: what the nodes have makes no worker of this configuration.
     """
     there = _awaited(conf, patience_seconds)
-    of_node: dict[str, Place] = {}
-    for place in there.wanted:
-        of_node.setdefault(place.node, place)
-    asked = {_ask(node): place for node, place in of_node.items()}
+    of_node: dict[str, Slot] = {}
+    for slot in there.wanted:
+        of_node.setdefault(slot.node, slot)
+    asked = {_ask(node): slot for node, slot in of_node.items()}
     done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS)
     shapes: list[WorkerShape] = []
-    silent = [place.address for call, place in asked.items() if call not in done]
+    silent = [slot.address for call, slot in asked.items() if call not in done]
     for call in done:
-        place = asked[call]
+        slot = asked[call]
         try:
             system: System = ray.get(call)
         except RayError as error:
-            silent.append(f"{place.address} ({str(error).strip().splitlines()[-1]})")
+            silent.append(f"{slot.address} ({str(error).strip().splitlines()[-1]})")
             continue
-        source = f"{system.host}, {place.address}"
-        shapes.append(shape_of(system, place.accelerators, place.cores, conf.trainer, conf.budget.memory_bytes, source))
+        source = f"{system.host}, {slot.address}"
+        shapes.append(shape_of(system, slot.accelerators, slot.cores, conf.trainer, conf.budget.memory_bytes, source))
     if not shapes:
         raise NoWorkers(f"a plan is made of the workers' nodes; none of them answered: {', '.join(silent)}")
     if len(shapes) == 1 and not silent:
@@ -59,11 +59,11 @@ def learn(conf: RunConf, patience_seconds: float = 0.0) -> WorkerShape:
     return common(shapes, source)
 
 
-def _awaited(conf: RunConf, patience_seconds: float) -> Places:
+def _awaited(conf: RunConf, patience_seconds: float) -> Slots:
     deadline = time.monotonic() + patience_seconds
     while True:
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        there = places(nodes, conf.accelerators_per_worker)
+        there = slots(nodes, conf.accelerators_per_worker)
         if there.wanted:
             return there
         if time.monotonic() >= deadline:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from aiperf.drive.ray.slots import Place
+from aiperf.drive.ray.slots import Slot
 from aiperf.errors import AiperfError, NoWorkers
 
 
@@ -63,7 +63,7 @@ class Starts:
 
     def __init__(self, law: StartLaw, now: float) -> None:
         self._law = law
-        self._failures: dict[Place, Failure] = {}
+        self._failures: dict[Slot, Failure] = {}
         self._has_been_up = False
         self._last_up = now
         self._last: Failure | None = None
@@ -74,36 +74,36 @@ class Starts:
         self._last_up = now
 
     def failed(
-        self, place: Place, now: float, reason: str, error: AiperfError | None = None, *, is_final: bool = False
+        self, slot: Slot, now: float, reason: str, error: AiperfError | None = None, *, is_final: bool = False
     ) -> Failure:
         """A worker did not come up, was not wanted as it is, or was gone after a short life."""
-        before = self._failures.get(place)
+        before = self._failures.get(slot)
         self._last = Failure((before.count if before else 0) + 1, now, reason, error, is_final)
-        self._failures[place] = self._last
+        self._failures[slot] = self._last
         return self._last
 
-    def lost(self, place: Place, now: float, lived: float, reason: str, error: AiperfError | None) -> None:
+    def lost(self, slot: Slot, now: float, lived: float, reason: str, error: AiperfError | None) -> None:
         """A worker that was up for `lived` seconds is gone."""
         if lived >= self._law.long_life_seconds:
-            self._failures.pop(place, None)
-        self.failed(place, now, reason, error)
+            self._failures.pop(slot, None)
+        self.failed(slot, now, reason, error)
 
-    def may(self, place: Place, now: float) -> bool:
+    def may(self, slot: Slot, now: float) -> bool:
         """Whether a worker is to be tried for there now."""
-        failure = self._failures.get(place)
+        failure = self._failures.get(slot)
         if failure is None:
             return True
-        if not self._has_been_up and self._is_given_up(place):
+        if not self._has_been_up and self._is_given_up(slot):
             return False
         return not failure.is_final and now - failure.at >= self._law.pause(failure.count)
 
-    def hopeless(self, wanted: Collection[Place], has_workers: bool, now: float) -> AiperfError | None:
+    def hopeless(self, wanted: Collection[Slot], has_workers: bool, now: float) -> AiperfError | None:
         """Why the run cannot go on, if so. `wanted`: all places there are; `has_workers`: one is up, or on its way."""
         if self._has_been_up:
             return self._left_alone(now)
-        if has_workers or not wanted or not all(self._is_given_up(place) for place in wanted):
+        if has_workers or not wanted or not all(self._is_given_up(slot) for slot in wanted):
             return None
-        failures = [self._failures[place] for place in wanted]
+        failures = [self._failures[slot] for slot in wanted]
         reasons = sorted({failure.reason for failure in failures})
         if len(reasons) == 1 and (error := failures[0].error) is not None:
             return error
@@ -112,8 +112,8 @@ class Starts:
             f"tries at each. {'; '.join(reasons[:3])}{' …' if len(reasons) > 3 else ''}"
         )
 
-    def _is_given_up(self, place: Place) -> bool:
-        failure = self._failures.get(place)
+    def _is_given_up(self, slot: Slot) -> bool:
+        failure = self._failures.get(slot)
         return failure is not None and (
             failure.is_final or failure.error is not None or failure.count >= self._law.tries
         )

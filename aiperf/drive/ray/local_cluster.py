@@ -90,7 +90,7 @@ def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, s
     Theirs outlive a run, so that the second of two equal runs would compile less than the first.
     """
     caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-    return {name: str(folder / place) for name, place in caches.items() if not environment.get(name)}
+    return {name: str(folder / slot) for name, slot in caches.items() if not environment.get(name)}
 
 
 def ray_parent(environment: Mapping[str, str]) -> Path:

@@ -20,7 +20,7 @@ from aiperf.drive.ray.daemons import Runtime
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.mailbox import Post
 from aiperf.drive.ray.ray_worker import Making, RayWorker, bring_up, end_of, last_line, new_generator, remove
-from aiperf.drive.ray.slots import Place, places, superseded
+from aiperf.drive.ray.slots import Slot, slots, superseded
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.messages import (
     Drop,
@@ -39,7 +39,7 @@ from aiperf.journal.messages import (
 )
 from aiperf.planning.worker_shape import Terms, breach
 from aiperf.rules.proposals import Proposer
-from searchers.history import News, Space
+from searchers.history import Observation, Space
 
 LOOK_SECONDS = 1.0
 """How often dead workers and new nodes are looked for."""
@@ -84,11 +84,11 @@ class RayExecutor:
         """Of generators, by number: what their calls gave since the mailbox was emptied last."""
         self._heard: set[int] = set()
         """Numbers whose answer came through the mailbox, until their call is over."""
-        self._news: list[News] = []
+        self._news: list[Observation] = []
         self._own: list[Word] = []
         self._looked = 0.0
         self._said_too_small: set[str] = set()
-        self._there = places([], accelerators_per_worker)
+        self._there = slots([], accelerators_per_worker)
         self._runtime = Runtime.of_this_process()
         self._post = Post()
 
@@ -97,9 +97,9 @@ class RayExecutor:
         with self._runtime.watched():
             self._look_for_places(time.monotonic())
 
-    def tell(self, news: Sequence[News]) -> None:
+    def tell(self, observations: Sequence[Observation]) -> None:
         """Kept until a generator is next asked: increments, never the whole history."""
-        self._news += news
+        self._news += observations
 
     def send(self, order: Order) -> None:
         """Passes an order on to the actor it is for; one for a worker that is gone is dropped, since its loss is on its way."""
@@ -190,8 +190,8 @@ class RayExecutor:
         worker = self._workers.get(word.worker)
         if worker is None:
             return []  # it was removed meanwhile, and is not to be believed to live
-        if (why := breach(self._terms, word, worker.place.accelerators)) is not None:
-            self._not_started(worker.place, now, f"{word.host} is refused: {why}", None, is_final=True)
+        if (why := breach(self._terms, word, worker.slot.accelerators)) is not None:
+            self._not_started(worker.slot, now, f"{word.host} is refused: {why}", None, is_final=True)
             self._remove(word.worker)
             return []
         worker.up = now
@@ -200,7 +200,7 @@ class RayExecutor:
         return [*self._let_go_superseded(now), word]
 
     def _let_go_superseded(self, now: float) -> list[Word]:
-        held = {number: worker.place for number, worker in self._workers.items()}
+        held = {number: worker.slot for number, worker in self._workers.items()}
         said: list[Word] = []
         for number in superseded(held, self._up(), self._there):
             if self._workers[number].up is not None:
@@ -242,14 +242,14 @@ class RayExecutor:
 
     def _late(self, worker: RayWorker, now: float) -> str | None:
         """Why a start is given up that does not say by itself that it failed."""
-        where = worker.place.address
+        where = worker.slot.address
         if worker.up is not None:
             return None
-        if worker.place.node not in self._there.alive:
+        if worker.slot.node not in self._there.alive:
             return f"{where} was gone before a worker was up there"
         waited = now - worker.began
         if not worker.has_place and waited > self._law.place_seconds:
-            return f"no room on {where} in {waited:.0f} s for an actor with {worker.place.bundle()}"
+            return f"no room on {where} in {waited:.0f} s for an actor with {worker.slot.bundle()}"
         if waited > self._law.start_seconds:
             return f"no worker was up on {where} after {waited:.0f} s"
         return None
@@ -262,16 +262,16 @@ class RayExecutor:
         reason, error = (late, None) if late is not None else end_of(worker)
         if worker.up is not None:
             self._own.append(WorkerDown(worker=number, reason=reason))
-            self._starts.lost(worker.place, now, now - worker.up, reason, error)
+            self._starts.lost(worker.slot, now, now - worker.up, reason, error)
         else:
-            self._not_started(worker.place, now, reason, error)
+            self._not_started(worker.slot, now, reason, error)
         self._remove(number)
 
     def _not_started(
-        self, place: Place, now: float, reason: str, error: AiperfError | None, *, is_final: bool = False
+        self, slot: Slot, now: float, reason: str, error: AiperfError | None, *, is_final: bool = False
     ) -> None:
-        failure = self._starts.failed(place, now, reason, error, is_final=is_final)
-        self._own.append(NotStarted(host=place.address, failures=failure.count, reason=reason))
+        failure = self._starts.failed(slot, now, reason, error, is_final=is_final)
+        self._own.append(NotStarted(host=slot.address, failures=failure.count, reason=reason))
 
     def _look_at_generators(self) -> None:
         """A generator that died takes its proposals along; it is replaced, and told everything anew."""
@@ -300,7 +300,7 @@ class RayExecutor:
 
     def _look_for_places(self, now: float) -> None:
         nodes: list[dict[str, Any]] = self._runtime.asked(ray.nodes)
-        self._there = places(nodes, self._accelerators, only_accelerators=self._only_accelerators)
+        self._there = slots(nodes, self._accelerators, only_accelerators=self._only_accelerators)
         self._own += self._let_go_superseded(now)
         for address, reason in self._there.too_small.items():
             if address not in self._said_too_small:
@@ -313,11 +313,11 @@ class RayExecutor:
             if self._own:
                 return  # said first: the journal is to have the reasons
             raise error
-        taken = {worker.place for worker in self._workers.values()}
-        for place in self._there.wanted:
-            if place not in taken and self._starts.may(place, now):
+        taken = {worker.slot for worker in self._workers.values()}
+        for slot in self._there.wanted:
+            if slot not in taken and self._starts.may(slot, now):
                 number, self._next = self._next, self._next + 1
-                bringing = partial(bring_up, self._making, number, place, self._post.mailbox, now)
+                bringing = partial(bring_up, self._making, number, slot, self._post.mailbox, now)
                 self._workers[number] = self._runtime.asked(bringing)
 
     def _let_go(self, number: int, now: float) -> None:

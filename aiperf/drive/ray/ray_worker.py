@@ -12,7 +12,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from aiperf.drive.ray.actors import Generator, OpenGroup, WorkerHost, WorkerPlan
-from aiperf.drive.ray.slots import Place
+from aiperf.drive.ray.slots import Slot
 from aiperf.errors import AiperfError
 from aiperf.rules.proposals import Proposer
 from searchers.history import Space
@@ -36,7 +36,7 @@ class Making:
 class RayWorker:
     """A worker's actors, and how much of the news its generator has."""
 
-    place: Place
+    slot: Slot
     group: PlacementGroup
     host: Any
     """Actor handles; their stubs (Ray 2.60) take every method of an actor for one that never returns."""
@@ -56,18 +56,18 @@ class RayWorker:
     """Numbers it was asked for, and the calls."""
 
 
-def bring_up(making: Making, number: int, place: Place, mailbox: ActorHandle[Any], now: float) -> RayWorker:
+def bring_up(making: Making, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
     """Asks for a worker at a place; returns at once."""
-    group = placement_group([place.bundle()], strategy="STRICT_PACK")
-    plan = replace(making.plan, worker=number, accelerators=place.accelerators, cores=place.cores)
+    group = placement_group([slot.bundle()], strategy="STRICT_PACK")
+    plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
     host = WorkerHost.options(  # type: ignore[attr-defined]
-        num_cpus=place.cores,
-        num_gpus=place.accelerators,
+        num_cpus=slot.cores,
+        num_gpus=slot.accelerators,
         max_concurrency=4,  # live() never returns while orders come
         scheduling_strategy=PlacementGroupSchedulingStrategy(group),
     ).remote(plan, mailbox, making.open_group)
     stands, life = host.stands.remote(), host.live.remote()
-    return RayWorker(place, group, host, new_generator(making, group, mailbox), stands, life, now)
+    return RayWorker(slot, group, host, new_generator(making, group, mailbox), stands, life, now)
 
 
 def new_generator(making: Making, group: PlacementGroup, mailbox: ActorHandle[Any]) -> ActorHandle[Any]:
@@ -87,7 +87,7 @@ def remove(worker: RayWorker) -> None:
 
 def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
     """Why a worker whose life is over ended; and the error, if the user can mend it."""
-    where = f"on {worker.place.address}"
+    where = f"on {worker.slot.address}"
     try:
         ray.get(worker.life)
     except RayTaskError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Slot:
     """Room for one worker."""
 
     node: str
@@ -28,19 +28,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Slots:
     """Where workers go, and where none can."""
 
-    wanted: tuple[Place, ...]
+    wanted: tuple[Slot, ...]
     alive: frozenset[str]
     """Identifiers of the nodes that are alive."""
     too_small: Mapping[str, str]
     """Nodes that hold no worker though they have accelerators, by address: why."""
 
 
-def places(
+def slots(
     nodes: Sequence[Mapping[str, Any]], accelerators_per_worker: int | None, *, only_accelerators: bool = False
-) -> Places:
+) -> Slots:
     """One place a node, or one for every `accelerators_per_worker` of a node's accelerators.
 
     Nodes without accelerators hold workers only where no node has any; and then the head only where it is alone: the master
@@ -54,15 +54,15 @@ def places(
         return _with_accelerators(with_accelerators, names, accelerators_per_worker)
     others = [node for node in alive if "node:__internal_head__" not in node["Resources"]]
     wanted = tuple(
-        Place(node["NodeID"], node["NodeManagerAddress"], 0, 0, int(node["Resources"]["CPU"]))
+        Slot(node["NodeID"], node["NodeManagerAddress"], 0, 0, int(node["Resources"]["CPU"]))
         for node in others or alive
         if node["Resources"].get("CPU", 0) >= 1
     )
-    return Places(wanted, names, {})
+    return Slots(wanted, names, {})
 
 
-def _with_accelerators(nodes: Sequence[Mapping[str, Any]], alive: frozenset[str], wanted: int | None) -> Places:
-    found: list[Place] = []
+def _with_accelerators(nodes: Sequence[Mapping[str, Any]], alive: frozenset[str], wanted: int | None) -> Slots:
+    found: list[Slot] = []
     too_small: dict[str, str] = {}
     for node in nodes:
         there, cores = int(node["Resources"]["GPU"]), int(node["Resources"].get("CPU", 0))
@@ -74,11 +74,11 @@ def _with_accelerators(nodes: Sequence[Mapping[str, Any]], alive: frozenset[str]
                 "lower accelerators_per_worker, or mend the node"
             )
         for index in range(count):
-            found.append(Place(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count)))
-    return Places(tuple(found), alive, too_small)
+            found.append(Slot(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count)))
+    return Slots(tuple(found), alive, too_small)
 
 
-def superseded(held: Mapping[int, Place], up: Collection[int], there: Places) -> list[int]:
+def superseded(held: Mapping[int, Slot], up: Collection[int], there: Slots) -> list[int]:
     """Workers that are to be let go, since better places have come, and a worker is up at one of those.
 
     Until then they go on: accelerators that are there but cannot be used would else leave the run with nothing. `held`: the
@@ -87,4 +87,4 @@ def superseded(held: Mapping[int, Place], up: Collection[int], there: Places) ->
     wanted = set(there.wanted)
     if not any(held[number] in wanted for number in up):
         return []
-    return [number for number, place in held.items() if place not in wanted and place.node in there.alive]
+    return [number for number, slot in held.items() if slot not in wanted and slot.node in there.alive]

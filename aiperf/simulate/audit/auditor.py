@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.drive.driver import TURN_SECONDS, Driver
 from aiperf.drive.session import Standing
 from aiperf.journal.events import AnyEvent
@@ -31,8 +31,8 @@ from aiperf.simulate.audit.laws import (
     WRITTEN,
     BrokenLaw,
 )
-from aiperf.simulate.audit.shadow_model import Record
-from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.audit.shadow_model import ShadowModel
+from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.simulated_attempt import Task
 
 LATE_CHILDREN = 20
@@ -44,25 +44,25 @@ LATE_ROUND = 6
 class Auditor:
     """Checks one run; raises BrokenLaw at the first event that breaks a law."""
 
-    def __init__(self, witness: Witness, task: Task, draw: random.Random, replays: float = 0.0) -> None:
+    def __init__(self, ground_truth: GroundTruth, task: Task, draw: random.Random, replays: float = 0.0) -> None:
         """`draw`: which moments are compared with a replay; `replays`: the share of turns after which that is done."""
-        self._witness = witness
+        self._witness = ground_truth
         self._task = task
         self._draw = draw
         self._replays = replays
-        self._record = Record(witness, task)
+        self._shadow = ShadowModel(ground_truth, task)
         self._last: Driver | None = None
         """The driver that sits, once it has finished a turn."""
 
     @property
     def descent(self) -> list[tuple[int, int]]:
         """(round, round of its parent) of every proposal that has one, in order."""
-        return self._record.descent
+        return self._shadow.descent
 
     def on_disk(self, events: Sequence[AnyEvent]) -> None:
         """Each event against the laws."""
         for event in events:
-            self._record.take(event)
+            self._shadow.take(event)
         if self._witness.breaches:
             trial, what = self._witness.breaches[0]
             raise BrokenLaw(ONE_TRIAL, what, trial)
@@ -71,16 +71,16 @@ class Auditor:
         """The live state against what was learnt from the journal."""
         run, now = driver.run, driver.clock.now()
         self._last = driver
-        if run.lines != self._record.line:
+        if run.lines != self._shadow.line:
             raise BrokenLaw(
-                REPLAY, f"the run has taken in {run.lines} lines, and {self._record.line} stand in the journal"
+                REPLAY, f"the run has taken in {run.lines} lines, and {self._shadow.line} stand in the journal"
             )
         live = {number: worker.trial for number, worker in run.workers.items()}
-        mine = {number: worker.trial for number, worker in self._record.workers.items()}
+        mine = {number: worker.trial for number, worker in self._shadow.workers.items()}
         if live != mine:
             raise BrokenLaw(REPLAY, f"who trains what: live {live}, by the journal {mine}")
         self._check_orders()
-        if unheard := self._witness.up - self._record.seen:
+        if unheard := self._witness.up - self._shadow.seen:
             raise BrokenLaw(IDLE, f"workers {sorted(unheard)} are up, and were not taken in")
         if run.ended is None:
             self._check_idleness(driver, now)
@@ -93,12 +93,12 @@ class Auditor:
         self._last = None
         self._witness.up.clear()
         self._check_orders()
-        if standing.run.lines != self._record.line:
-            raise BrokenLaw(REPLAY, f"{self._record.line} lines were written, and {standing.run.lines} were read again")
+        if standing.run.lines != self._shadow.line:
+            raise BrokenLaw(REPLAY, f"{self._shadow.line} lines were written, and {standing.run.lines} were read again")
 
     def finish(self, path: Path) -> None:
         """The run is over."""
-        started, ended = self._record.started, self._record.ended
+        started, ended = self._shadow.started, self._shadow.ended
         assert started is not None
         if ended is None:
             raise BrokenLaw(ENDS, f"its time of {started.duration_seconds:.0f} s is up, and it has not ended")
@@ -109,7 +109,7 @@ class Auditor:
 
     def _check_orders(self) -> None:
         for trial, attempt in self._witness.orders:
-            if trial not in self._record.trials or self._record.trials[trial].attempt < attempt:
+            if trial not in self._shadow.trials or self._shadow.trials[trial].attempt < attempt:
                 raise BrokenLaw(
                     WRITTEN, f"attempt {attempt} of trial {trial} was ordered, and is not in the journal", trial
                 )
@@ -118,7 +118,7 @@ class Auditor:
     def _check_generations(self) -> None:
         # Were what is told of round 1 on a scale of its own, its trials would be the parents for ever, and no network would be
         # grown from one that grew.
-        late = self._record.descent[-(len(self._record.descent) // 3) :]
+        late = self._shadow.descent[-(len(self._shadow.descent) // 3) :]
         if len(late) < LATE_CHILDREN or min(round_ for round_, _ in late) < LATE_ROUND:
             return
         of_first = sum(parent == 1 for _, parent in late)
@@ -132,25 +132,25 @@ class Auditor:
     # --- states
 
     def _check_idleness(self, driver: Driver, now: float) -> None:
-        idle = [number for number, worker in self._record.workers.items() if worker.trial is None]
-        lost = [trial for trial in self._record.trials.values() if trial.state == "lost"]
+        idle = [number for number, worker in self._shadow.workers.items() if worker.trial is None]
+        lost = [trial for trial in self._shadow.trials.values() if trial.state == "lost"]
         for trial in lost:
-            if trial.losses >= self._record.attempts or self._record.is_over(trial):
+            if trial.losses >= self._shadow.attempts or self._shadow.is_over(trial):
                 raise BrokenLaw(LIMITS, f"trial {trial.number} can end, and does not", trial.number)
         if idle and lost:
             raise BrokenLaw(IDLE, f"worker {idle[0]} idles, and trial {lost[0].number} is lost", lost[0].number)
-        for number, worker in self._record.workers.items():
+        for number, worker in self._shadow.workers.items():
             if worker.trial is None and worker.waiting:
                 waits = max(worker.waiting)
                 raise BrokenLaw(WAITS, f"worker {number} idles, and trial {waits} waits for it", waits)
-            if self._record.missing(worker) > 0 and worker.vain < self._record.rejections:
+            if self._shadow.missing(worker) > 0 and worker.vain < self._shadow.rejections:
                 raise BrokenLaw(
                     DUE,
                     f"worker {number} trains {worker.trial} and has {len(worker.waiting)} proposals, "
-                    f"{len(worker.requested)} requested: {self._record.missing(worker)} are due",
+                    f"{len(worker.requested)} requested: {self._shadow.missing(worker)} are due",
                 )
-        overdue = self._record.silence + TURN_SECONDS + 1e-6
-        for request in self._record.requests.values():
+        overdue = self._shadow.silence + TURN_SECONDS + 1e-6
+        for request in self._shadow.requests.values():
             if now - request.at > overdue:
                 raise BrokenLaw(
                     IDLE, f"proposal {request.number} has been waited for since {request.at} s", request.number
@@ -158,7 +158,7 @@ class Auditor:
         for trial_number in driver.run.running:
             if now - driver.run.trials[trial_number].last_word > overdue:
                 raise BrokenLaw(
-                    IDLE, f"trial {trial_number} has been silent for longer than {self._record.silence} s", trial_number
+                    IDLE, f"trial {trial_number} has been silent for longer than {self._shadow.silence} s", trial_number
                 )
 
     def _compare(self, driver: Driver) -> None:
@@ -169,24 +169,24 @@ class Auditor:
                 raise BrokenLaw(
                     REPLAY, f"Run.{name}: live {getattr(driver.run, name)}, replayed {getattr(replayed, name)}"
                 )
-        if books(events) != driver.books:
+        if work_log(events) != driver.work_log:
             raise BrokenLaw(REPLAY, "the live books are not those of the journal")
 
     def _check_books(self, path: Path) -> None:
-        kept = books(read(path))
-        assert self._record.started is not None and self._record.ended is not None
+        kept = work_log(read(path))
+        assert self._shadow.started is not None and self._shadow.ended is not None
         begin, end = (
-            self._record.started.warmup_seconds,
-            min(self._record.ended.at, self._record.started.duration_seconds),
+            self._shadow.started.warmup_seconds,
+            min(self._shadow.ended.at, self._shadow.started.duration_seconds),
         )
         inside: list[float] = []
         booked_of: dict[int, float] = {}
         for number, flops in zip(kept.intervals.trial, kept.intervals.flops, strict=True):
             booked_of[number] = booked_of.get(number, 0.0) + flops  # whole numbers below 2^53: exact in any order
-        for trial in self._record.trials.values():
-            training, validation = trial.tally.operations
+        for trial in self._shadow.trials.values():
+            training, validation = trial.shadow_trial.operations
             total = 0
-            for epoch, rows in trial.tally.rows.items():
+            for epoch, rows in trial.shadow_trial.rows.items():
                 images = (sum(row.training for row in rows), sum(row.validation for row in rows))
                 if images[0] > self._task.training_images or images[1] > self._task.validation_images:
                     raise BrokenLaw(

@@ -26,12 +26,12 @@ from aiperf.planning.plan import Plan
 from aiperf.rng import derive
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.rules.proposals import Proposer
-from aiperf.rules.verify_proposals import rederive
+from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.simulate.audit.auditor import Auditor
 from aiperf.simulate.audit.laws import AGAIN, ENDS, JOURNAL, BrokenLaw
 from aiperf.simulate.faults.fault_words import KINDS, parse_all
 from aiperf.simulate.incarnations import Effort, drive
-from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import Opening, open_run, world_of
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
@@ -112,9 +112,9 @@ def play(case: Case) -> Outcome:
     opening = _opening(case)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
-        witness = Witness()
-        world = world_of(opening, None if case.searches else cheap(), witness)
-        auditor = Auditor(witness, world.task, random.Random(derive(case.seed, "auditor")), case.replays)
+        ground_truth = GroundTruth()
+        world = world_of(opening, None if case.searches else cheap(), ground_truth)
+        auditor = Auditor(ground_truth, world.task, random.Random(derive(case.seed, "auditor")), case.replays)
         after_end = 0
 
         def watch(driver: Driver) -> None:
@@ -161,7 +161,7 @@ def smaller(failed: Failed, playing: Callable[[Case], Outcome] = play, tries: in
 
 def _check_rederivable(path: Path, proposer: Proposer, is_honest: bool) -> None:
     """`is_honest`: no fault answers in a generator's name, so that rejections follow from the journal as well."""
-    for again in rederive(read(path), proposer):
+    for again in verify_proposals(read(path), proposer):
         if (isinstance(again.recorded, TrialProposed) or is_honest) and not again.is_equal:
             raise BrokenLaw(AGAIN, f"recorded {again.recorded}, made again {again.anew}", again.number)
 

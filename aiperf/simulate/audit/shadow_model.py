@@ -55,8 +55,8 @@ from aiperf.simulate.audit.laws import (
     WEIGHTS,
     BrokenLaw,
 )
-from aiperf.simulate.audit.shadow_trial import Tally
-from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.audit.shadow_trial import ShadowTrial
+from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.simulated_attempt import Task
 
 
@@ -72,7 +72,7 @@ class Trial:
     is_start: bool
     """It was proposed where the starting network was wanted."""
     parent: int | None
-    tally: Tally
+    shadow_trial: ShadowTrial
     state: str = "waiting"
     """waiting, running, lost, withdrawn, finished, failed"""
     worker: int | None = None
@@ -97,10 +97,10 @@ class Worker:
 
 
 @dataclass(slots=True)
-class Record:
+class ShadowModel:
     """A fold: `take` each event as it stands in the journal; raises BrokenLaw at the first that breaks one."""
 
-    witness: Witness
+    ground_truth: GroundTruth
     task: Task
     line: int = 0
     at: float = 0.0
@@ -168,7 +168,7 @@ class Record:
             case TrialProposed():
                 request = self._answered(event.number)
                 self._check_batch(event, request.position)
-                if event.parent is not None and not self._known(event.parent).tally.saved:
+                if event.parent is not None and not self._known(event.parent).shadow_trial.saved:
                     raise BrokenLaw(
                         WEIGHTS, f"the parent of trial {event.number} is trial {event.parent}", event.number
                     )
@@ -178,7 +178,7 @@ class Record:
                     request.worker,
                     request.wants_start,
                     event.parent,
-                    Tally(
+                    ShadowTrial(
                         (event.forward_flops + event.backward_flops, event.validation_flops),
                         (self.task.training_images, self.task.validation_images),
                     ),
@@ -200,9 +200,9 @@ class Record:
                 trial = self._current(event.trial, event.attempt)
                 if event.interval is not None:
                     self._worked(event, event.interval)
-                trial.tally.end_epoch(event)
+                trial.shadow_trial.end_epoch(event)
             case BatchReduced():
-                self._current(event.trial, event.attempt).tally.begin_again(event)
+                self._current(event.trial, event.attempt).shadow_trial.begin_again(event)
             case TrialFinished():
                 self._finished(event)
             case TrialLost():
@@ -219,9 +219,9 @@ class Record:
                 self._release(trial)
                 trial.state = "failed"
             case CheckpointDropped():
-                self._known(event.trial).tally.saved = 0
+                self._known(event.trial).shadow_trial.saved = 0
             case CheckpointWritten():
-                self._current(event.trial, event.attempt).tally.saved = event.epoch
+                self._current(event.trial, event.attempt).shadow_trial.saved = event.epoch
             case CheckpointNotWritten():
                 self._current(event.trial, event.attempt)
             case TrialHeartbeat():
@@ -320,7 +320,7 @@ class Record:
         if worker.trial is None:
             return True
         trial = self.trials[worker.trial]
-        return trial.tally.nears_its_end(self._schedule, trial.round)
+        return trial.shadow_trial.nears_its_end(self._schedule, trial.round)
 
     def missing(self, worker: Worker) -> int:
         """How many proposals a worker is short of; below 0: how many it has besides."""
@@ -405,12 +405,12 @@ class Record:
                 event.trial,
             )
         worker.trial = event.trial
-        trial.tally.begin(event)
+        trial.shadow_trial.begin(event)
         trial.state, trial.worker, trial.attempt = "running", event.worker, event.attempt
 
     def _has_weights(self, trial: Trial) -> bool:
         """Whether there is what a trial that was not begun yet inherits."""
-        return trial.parent is None or self.trials[trial.parent].tally.saved > 0
+        return trial.parent is None or self.trials[trial.parent].shadow_trial.saved > 0
 
     def _check_order(self, trial: Trial, worker: Worker) -> None:
         """Of what waits for a worker it begins the starting network, else what was asked for last."""
@@ -437,8 +437,8 @@ class Record:
                 f"ended at {worker.interval_end!r}",
                 event.trial,
             )
-        reached = self.witness.sums[event.trial, event.attempt].get(event.epoch, set())
-        trial.tally.book(event, work, reached)
+        reached = self.ground_truth.sums[event.trial, event.attempt].get(event.epoch, set())
+        trial.shadow_trial.book(event, work, reached)
         worker.interval_end = work.end
 
     def _finished(self, event: TrialFinished) -> None:
@@ -448,11 +448,11 @@ class Record:
         if not self.is_over(trial):
             raise BrokenLaw(
                 LOST,
-                f"trial {event.trial} finished ({event.reason}) after {len(trial.tally.accuracies)} epochs",
+                f"trial {event.trial} finished ({event.reason}) after {len(trial.shadow_trial.accuracies)} epochs",
                 event.trial,
             )
-        if event.accuracy != max(trial.tally.accuracies):
-            raise BrokenLaw(SCORE, f"the best of {trial.tally.accuracies} is not {event.accuracy}", event.trial)
+        if event.accuracy != max(trial.shadow_trial.accuracies):
+            raise BrokenLaw(SCORE, f"the best of {trial.shadow_trial.accuracies} is not {event.accuracy}", event.trial)
         self._release(trial)
         trial.state, self._has_finished = "finished", True
         for worker in self.workers.values():
@@ -460,7 +460,7 @@ class Record:
 
     def is_over(self, trial: Trial) -> bool:
         """Whether a trial has come to its end by the rules of rounds and patience."""
-        return trial.tally.is_over(self._schedule, trial.round)
+        return trial.shadow_trial.is_over(self._schedule, trial.round)
 
     def _lose(self, trial: Trial, *, counts: bool) -> None:
         self._release(trial)

@@ -25,7 +25,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Tally:
+class ShadowTrial:
     """Of one trial, over all its attempts; each method takes an event in, and raises BrokenLaw where it breaks one."""
 
     operations: tuple[int, int]

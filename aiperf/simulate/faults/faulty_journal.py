@@ -16,7 +16,7 @@ from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.simulated_executor import World
 
 
-class Chronicle(Journal):
+class FaultyJournal(Journal):
     """A journal with an ear: an auditor hears what stands on disk."""
 
     def __init__(

@@ -10,7 +10,7 @@ from aiperf.simulate.model.simulated_attempt import Attempt
 
 
 @dataclass(slots=True)
-class Witness:
+class GroundTruth:
     """Outlives the drivers of a run."""
 
     sums: dict[tuple[int, int], dict[int, set[tuple[int, int, int]]]] = field(default_factory=dict)

@@ -37,14 +37,14 @@ from aiperf.rules.proposals import Proposer, make
 from aiperf.simulate.model.accelerator_memory import Memory
 from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.fault import Fault
-from aiperf.simulate.model.ground_truth import Witness
+from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import Learning
 from aiperf.simulate.model.pace import Figures, Pace, pace
 from aiperf.simulate.model.simulated_attempt import Attempt, Fate, Task, Worker
 from aiperf.simulate.model.virtual_clock import VirtualClock
 from cluster.simulated import SimulatedConf
 from morphism import cost, decode_morph
-from searchers.history import History, News, Space
+from searchers.history import History, Observation, Space
 
 _WORD, _STEP, _CALL = range(3)
 
@@ -67,7 +67,7 @@ class World:
     """Of every proposal that was made."""
     floors: dict[int, float] = field(default_factory=dict)
     """The errors that the trainings of every proposal tend to."""
-    witness: Witness | None = None
+    ground_truth: GroundTruth | None = None
     """Keeps what was truly done, where somebody wants to check."""
     inherited: dict[int, float] = field(default_factory=dict)
     """The experience that each trial began with: a later attempt begins with no other, though the parent's weights be gone."""
@@ -81,7 +81,7 @@ class World:
 class SimulatedExecutor:
     """One sitting's. Times of its heap are the driver's clock."""
 
-    def __init__(self, world: World, first_worker: int, sitting: int = 0) -> None:
+    def __init__(self, world: World, first_worker: int, incarnation: int = 0) -> None:
         """`first_worker`: the lowest number no worker of this run has had."""
         self.world = world
         self.now = world.clock.now()
@@ -92,7 +92,7 @@ class SimulatedExecutor:
         """Processor time that making proposals took."""
         self.busy_seconds = 0.0
         """Processor time spent in this executor, proposing included."""
-        self._sitting = sitting
+        self._incarnation = incarnation
         self._next_worker = first_worker
         self._slots: set[int] = set()
         """Those with a worker."""
@@ -108,16 +108,16 @@ class SimulatedExecutor:
 
     def start(self) -> None:
         """Workers come up, a little apart."""
-        draw = random.Random(derive(self.world.seed, "joining", self._sitting))
+        draw = random.Random(derive(self.world.seed, "joining", self._incarnation))
         for slot in range(self.world.conf.workers):
             self.bring_up(slot, self.world.conf.join_seconds * (0.5 + draw.random()))
         for fault in self.world.faults:
             fault.began(self)
 
-    def tell(self, news: Sequence[News]) -> None:
+    def tell(self, observations: Sequence[Observation]) -> None:
         """The history that proposals are made from."""
         began = time.process_time()
-        self._history.tell(news)
+        self._history.tell(observations)
         self.busy_seconds += time.process_time() - began
 
     def send(self, order: Order) -> None:
@@ -165,8 +165,8 @@ class SimulatedExecutor:
                 deadline = min(limit, self.now + turn)
         # Whole microseconds: with all the digits of a float a journal is a fifth longer.
         clock.advance(max(clock.now(), round(self.now, 6) if said else limit))
-        if self.world.witness is not None:
-            self.world.witness.heard(said)
+        if self.world.ground_truth is not None:
+            self.world.ground_truth.heard(said)
         self.busy_seconds += time.process_time() - began
         return said
 
@@ -264,8 +264,8 @@ class SimulatedExecutor:
         if worker is None or worker.attempt is None or not worker.attempt.epoch:
             return
         words = [worker.attempt.sums(self.now)]
-        if self.world.witness is not None:
-            self.world.witness.said(words, self.now)
+        if self.world.ground_truth is not None:
+            self.world.ground_truth.said(words, self.now)
         for word in words:
             self.say(word)
 
@@ -298,8 +298,8 @@ class SimulatedExecutor:
         worker = self.workers.get(order.worker)
         if worker is None or worker.is_silent:
             return
-        if world.witness is not None:
-            world.witness.ordered(order, worker.attempt)
+        if world.ground_truth is not None:
+            world.ground_truth.ordered(order, worker.attempt)
         gone = self._missing(order)
         if gone is not None:
             self.say(gone)
@@ -375,8 +375,8 @@ class SimulatedExecutor:
         """What an attempt says now, where nothing delays it; schedules what it says next."""
         worker = attempt.worker
         words = attempt.step()
-        if self.world.witness is not None:
-            self.world.witness.said(words, self.now)
+        if self.world.ground_truth is not None:
+            self.world.ground_truth.said(words, self.now)
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
             return []

@@ -18,7 +18,7 @@ import numpy as np
 from aiperf.accounting.score import capacity, score, window
 from aiperf.accounting.time_breakdown import ledger
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Books, books
+from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.config import RunConf
 from aiperf.journal.journal import NAME, read
 from aiperf.simulate.incarnations import drive
@@ -109,7 +109,7 @@ def rehearse(conf: RunConf, workers: int, reference: Alone) -> Rehearsed:
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         path = Path(folder) / NAME
         effort = drive(world, opening.first, path)
-        kept = books(read(path))
+        kept = work_log(read(path))
         journal_bytes = path.stat().st_size
     scored = score(kept)
     flops, busy = scored.flops_per_second or 0.0, scored.busy_share or 0.0
@@ -140,7 +140,7 @@ def rehearse(conf: RunConf, workers: int, reference: Alone) -> Rehearsed:
     )
 
 
-def _shares(kept: Books, inside: Window) -> dict[str, float]:
+def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
     shares = {each.name: each.share for each in ledger(kept, inside).lines}
     columns, whole = kept.intervals, capacity(kept) * inside.seconds
     if whole > 0:

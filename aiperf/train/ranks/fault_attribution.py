@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import Failed
 
@@ -31,11 +31,11 @@ def is_clear(processes: Sequence[RankProcess]) -> bool:
     return any(suspicion(process) in (_KILLED, _FAILED) for process in processes)
 
 
-def culprit(processes: Sequence[RankProcess], pulse: Pulse) -> RankProcess:
+def culprit(processes: Sequence[RankProcess], heartbeats: HeartbeatFile) -> RankProcess:
     """Of processes of which one has ended or failed, the one that caused it."""
     for process in processes:
         process.has_ended()
-    meetings = pulse.meetings()
+    meetings = heartbeats.meetings()
     # where all only noticed that another is gone, it is the one that the others were ahead of
     return min(processes, key=lambda process: (suspicion(process), meetings[process.rank]))
 

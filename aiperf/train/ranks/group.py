@@ -34,7 +34,7 @@ from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks import fault_attribution, started_group
 from aiperf.train.ranks.hang_watch import Watch
-from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.process_progress import Progress
 from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
@@ -262,9 +262,9 @@ class RankGroup:
         count = len(self._devices)
         # in the run's own, which goes with the run however it ends; elsewhere where this group has no run around it
         folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
-        pulse = Pulse(folder / "pulse", count, create=True)
+        heartbeats = HeartbeatFile(folder / "pulse", count, create=True)
         rendezvous = HorovodRendezvous() if count > 1 else None
-        ranks = Ranks([], pulse, folder, rendezvous)
+        ranks = Ranks([], heartbeats, folder, rendezvous)
         self._set_ranks(ranks)
         cores = max(1, self._cores // count)
         (self._run_folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -281,17 +281,17 @@ class RankGroup:
                     accelerator=device,
                     threads=self._conf.threads or cores,
                     cores=cores,
-                    pulse=folder / "pulse",
+                    heartbeats=folder / "pulse",
                     meeting=folder / "meeting",
                 )
                 environment = rendezvous.environment(rank, count) if rendezvous is not None else {}
                 log = self._run_folder / "logs" / f"worker-{self._worker}-rank-{rank}.log"
-                pulse.enter(rank, Stage.IMPORT, self._conf.start_seconds)
+                heartbeats.enter(rank, Stage.IMPORT, self._conf.start_seconds)
                 process = RankProcess(setup, environment, log)
                 with self._lock:
                     ranks.processes.append(process)
             now = time.monotonic()
-            ranks.watch = Watch(pulse, [Progress(process.pid, now) for process in ranks.processes])
+            ranks.watch = Watch(heartbeats, [Progress(process.pid, now) for process in ranks.processes])
             self._await_ready(ranks)
         except BaseException:
             self._set_ranks(None)
@@ -335,12 +335,12 @@ class RankGroup:
             if do is not None:
                 self._said = time.monotonic()
                 for process in ranks.processes:
-                    ranks.pulse.beat(process.rank, 0, Stage.BUILD, self._conf.start_seconds)
+                    ranks.heartbeats.beat(process.rank, 0, Stage.BUILD, self._conf.start_seconds)
                     process.send(do)
             if interrupted is not None and doing is not None and doing.order.trial == interrupted:
-                ranks.pulse.interrupt(doing.number)
+                ranks.heartbeats.interrupt(doing.number)
             if asked:
-                ranks.pulse.ask_for_sums()
+                ranks.heartbeats.ask_for_sums()
             has_failed = False
             for _, message in self._hear(ranks, _LOOK_SECONDS):
                 match message:
@@ -419,7 +419,7 @@ class RankGroup:
             for _, message in self._hear(ranks, 0.05):
                 if not isinstance(message, Ready | Failed):
                     self._say(message)
-        culprit = fault_attribution.culprit(ranks.processes, ranks.pulse)
+        culprit = fault_attribution.culprit(ranks.processes, ranks.heartbeats)
         return fault_attribution.failure(culprit, self._named(ranks, culprit.rank)), culprit.rank
 
     def _named(self, ranks: Ranks, rank: int) -> str:

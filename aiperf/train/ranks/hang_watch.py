@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.process_progress import Progress
 from aiperf.train.stages import DOING, OPEN_ENDED, STORAGE, Stage
@@ -16,9 +16,9 @@ _BRIEF_SECONDS = 2.0
 class Watch:
     """Over the ranks of one start. To be asked several times a second."""
 
-    def __init__(self, pulse: Pulse, progress: Sequence[Progress]) -> None:
+    def __init__(self, heartbeats: HeartbeatFile, progress: Sequence[Progress]) -> None:
         """`progress`: of the ranks' processes, by rank."""
-        self._pulse = pulse
+        self._heartbeats = heartbeats
         self._progress = progress
         self._fewest = -1
         self._caught_up = 0.0
@@ -32,7 +32,11 @@ class Watch:
         all has gone on in it for as long. Ranks wait for each other in each exchange: those that have come further are overdue
         too, perhaps earlier, and no cause, whatever the one behind them takes its time for.
         """
-        stages, meetings, overdue = self._pulse.stages(), self._pulse.meetings(), self._pulse.overdue(now)
+        stages, meetings, overdue = (
+            self._heartbeats.stages(),
+            self._heartbeats.meetings(),
+            self._heartbeats.overdue(now),
+        )
         self._look(now)
         at_work = [process.rank for process in processes if stages[process.rank][0] is not Stage.IDLE]
         fewest = min((meetings[rank] for rank in at_work), default=-1)
@@ -45,7 +49,7 @@ class Watch:
             return None
         if stopped[asleep] > 0:
             return asleep, f"is stopped (SIGSTOP or a debugger), {self._where(asleep, now)}"
-        rank = min(late, key=lambda each: (self._pulse.steps()[each], late.index(each)))
+        rank = min(late, key=lambda each: (self._heartbeats.steps()[each], late.index(each)))
         where = self._where(rank, now)
         match stages[rank][0]:
             case Stage.STEPS:
@@ -57,7 +61,7 @@ class Watch:
 
     def slowest(self, now: float) -> tuple[int, str]:
         """The rank that is furthest behind, and what it is at."""
-        stages, meetings = self._pulse.stages(), self._pulse.meetings()
+        stages, meetings = self._heartbeats.stages(), self._heartbeats.meetings()
         at_work = [rank for rank, (stage, _) in enumerate(stages) if stage is not Stage.IDLE] or list(
             range(len(stages))
         )
@@ -67,21 +71,21 @@ class Watch:
         return rank, f"{storage}{DOING[stage]} since {now - since:.0f} s"
 
     def _look(self, now: float) -> None:
-        for each, (stage, since) in zip(self._progress, self._pulse.stages(), strict=True):
+        for each, (stage, since) in zip(self._progress, self._heartbeats.stages(), strict=True):
             if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:
                 each.forget(now)
             else:
                 each.look(now)
 
     def _is_late(self, rank: int, now: float) -> bool:
-        announced = self._pulse.announced()[rank]
+        announced = self._heartbeats.announced()[rank]
         if now - self._caught_up < announced:
             return False
-        is_open_ended = self._pulse.stages()[rank][0] in OPEN_ENDED
+        is_open_ended = self._heartbeats.stages()[rank][0] in OPEN_ENDED
         return not is_open_ended or self._progress[rank].quiet_for(now) >= announced
 
     def _where(self, rank: int, now: float) -> str:
-        stage, since = self._pulse.stages()[rank]
+        stage, since = self._heartbeats.stages()[rank]
         if stage is Stage.STEPS or stage is Stage.IDLE:
-            return f"at step {self._pulse.steps()[rank]}"
+            return f"at step {self._heartbeats.steps()[rank]}"
         return f"it {DOING[stage]} since {now - since:.0f} s"

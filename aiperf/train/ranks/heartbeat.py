@@ -22,7 +22,7 @@ MARGIN = 8
 runs ahead of its device (2); so all see the agreement before they get there."""
 
 
-class Pulse:
+class HeartbeatFile:
     """The file as one process sees it. Line 0 is the group's, line 1 + rank a rank's."""
 
     def __init__(self, path: Path, ranks: int, *, create: bool = False) -> None:

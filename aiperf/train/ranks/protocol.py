@@ -32,7 +32,7 @@ class Setup:
     """Of its arithmetic."""
     cores: int
     """Its share of its worker's."""
-    pulse: Path
+    heartbeats: Path
     meeting: Path
     """Where ranks joined by torch find each other; Horovod's find theirs in the environment."""
 

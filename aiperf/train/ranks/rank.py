@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
-from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
 from aiperf.train.stages import Stage
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from aiperf.train.checkpoint import Writer
     from aiperf.train.collectives.collective import Collective, Meet
-    from aiperf.train.rank_context import Place
+    from aiperf.train.rank_context import RankContext
     from aiperf.train.shared_ceiling import Kind
 
 SWITCH_SECONDS = 0.0005
@@ -62,10 +62,10 @@ def main() -> None:
 
 
 def _serve(setup: Setup, pipe: Connection) -> None:
-    pulse = Pulse(setup.pulse, setup.ranks)
-    life = _Watched(pulse, setup.rank)
+    heartbeats = HeartbeatFile(setup.heartbeats, setup.ranks)
+    liveness = _Watched(heartbeats, setup.rank)
     patience = setup.conf.start_seconds
-    life.enter(Stage.IMPORT, patience)
+    liveness.enter(Stage.IMPORT, patience)
 
     import torch
 
@@ -76,7 +76,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.checkpoint import Writer
     from aiperf.train.checkpoint_files import CheckpointFolder
     from aiperf.train.precision_choice import settled
-    from aiperf.train.rank_context import Place
+    from aiperf.train.rank_context import RankContext
     from aiperf.train.shared_ceiling import shared_ceiling
     from aiperf.train.warmup import warm_up
     from morphism import decode
@@ -87,62 +87,64 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     start = decode(setup.start_graph)
-    life.enter(Stage.DATA, patience)
+    liveness.enter(Stage.DATA, patience)
     data = open_data(setup.dataset, cores=setup.cores)
-    life.enter(Stage.JOIN, patience)
-    pulse.meet(setup.rank)
-    collective = _join(setup, device, lambda: pulse.meet(setup.rank))
-    life.enter(Stage.WARM_UP, patience)
+    liveness.enter(Stage.JOIN, patience)
+    heartbeats.meet(setup.rank)
+    collective = _join(setup, device, lambda: heartbeats.meet(setup.rank))
+    liveness.enter(Stage.WARM_UP, patience)
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
     conf = settled(setup.conf, start, device, collective, setup.ceilings)
-    place = Place.make(conf, data, start, device, collective, writer, life)
-    warm_up(place)
+    context = RankContext.make(conf, data, start, device, collective, writer, liveness)
+    warm_up(context)
 
     def measure() -> int:
-        life.enter(Stage.CEILING, patience)
-        return largest_batch(start, device, place.precision, setup.conf, place.memory_bytes, setup.ranks)
+        liveness.enter(Stage.CEILING, patience)
+        return largest_batch(start, device, context.precision, setup.conf, context.memory_bytes, setup.ranks)
 
-    life.enter(Stage.QUEUE if is_first else Stage.JOIN, inf if is_first else patience)
+    liveness.enter(Stage.QUEUE if is_first else Stage.JOIN, inf if is_first else patience)
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
-    largest = shared_ceiling(setup.ceilings, _kind(setup, place), measure) if is_first else 0
+    largest = shared_ceiling(setup.ceilings, _kind(setup, context), measure) if is_first else 0
     collective.total([0.0])
-    life.enter(Stage.PEAK, patience)
+    liveness.enter(Stage.PEAK, patience)
     # together, as they will train: what one core does alone is not what each of them does beside the others
-    peak = _measured_peak(place.precision.name, setup.threads) if device.type == "cpu" else None
+    peak = _measured_peak(context.precision.name, setup.threads) if device.type == "cpu" else None
     pipe.send(
         Ready(
             ranks=setup.ranks,
             device=_name_of(device),
-            device_memory_bytes=place.memory_bytes,
+            device_memory_bytes=context.memory_bytes,
             collective=collective.name,
             family=start.fingerprint,
             largest_batch=largest,
-            precision=place.precision.name,
+            precision=context.precision.name,
             matmul_flops=peak,
         )
     )
     orders: queue.SimpleQueue[Do] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, orders, writer), name="orders", daemon=True).start()
     while True:
-        pulse.beat(setup.rank, 0, Stage.IDLE, inf)
+        heartbeats.beat(setup.rank, 0, Stage.IDLE, inf)
         do = orders.get()
-        life.number = do.number
-        for word in loop.train(do.order, place, do.taken):
+        liveness.number = do.number
+        for word in loop.train(do.order, context, do.taken):
             if is_first or isinstance(word, Skipped):  # each rank meets images of its own
                 pipe.send(word)
 
 
-def _kind(setup: Setup, place: Place) -> Kind:
+def _kind(setup: Setup, context: RankContext) -> Kind:
     import torch
 
     from aiperf.train.shared_ceiling import Kind
 
-    if place.device.type == "cuda":
-        memory = f"{torch.cuda.get_device_properties(place.device).total_memory} bytes"
+    if context.device.type == "cuda":
+        memory = f"{torch.cuda.get_device_properties(context.device).total_memory} bytes"
     else:  # what is free differs a little at each look
         memory = f"the host's, between {setup.ranks}"
-    return Kind(socket.gethostname(), _name_of(place.device), memory, place.start.fingerprint, place.precision.name)
+    return Kind(
+        socket.gethostname(), _name_of(context.device), memory, context.start.fingerprint, context.precision.name
+    )
 
 
 def _measured_peak(precision: str, threads: int) -> float:
@@ -182,31 +184,31 @@ def _join(setup: Setup, device: torch.device, meet: Meet) -> Collective:
 class _Watched:
     """The rank's line of the pulse; see `place.Life`."""
 
-    def __init__(self, pulse: Pulse, rank: int) -> None:
-        self._pulse = pulse
+    def __init__(self, heartbeats: HeartbeatFile, rank: int) -> None:
+        self._heartbeats = heartbeats
         self._rank = rank
         self.number = 0
         """Of the order under way."""
         self._asked = 0
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
-        self._pulse.enter(self._rank, stage, silent_seconds)
+        self._heartbeats.enter(self._rank, stage, silent_seconds)
 
     def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
-        self._pulse.beat(self._rank, step, stage, silent_seconds)
+        self._heartbeats.beat(self._rank, step, stage, silent_seconds)
 
     def processed(self, training: int, validation: int) -> None:
-        self._pulse.processed(self._rank, training, validation)
+        self._heartbeats.processed(self._rank, training, validation)
 
     def images(self) -> tuple[int, int]:
-        return self._pulse.images()
+        return self._heartbeats.images()
 
     def is_asked_for_sums(self) -> bool:
-        before, self._asked = self._asked, self._pulse.asked_for_sums()
+        before, self._asked = self._asked, self._heartbeats.asked_for_sums()
         return self._asked > before
 
     def is_time_to_stop(self, step: int) -> bool:
-        return self._pulse.is_time_to_stop(self._rank, self.number, step)
+        return self._heartbeats.is_time_to_stop(self._rank, self.number, step)
 
 
 def _failure(error: BaseException) -> Failed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiperf.train.ranks.hang_watch import Watch
-from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import Failed, Ready
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
@@ -31,7 +31,7 @@ class Ranks:
     """One start's processes and what they share."""
 
     processes: list[RankProcess]
-    pulse: Pulse
+    heartbeats: HeartbeatFile
     folder: Path
     rendezvous: HorovodRendezvous | None
     watch: Watch | None = None
@@ -60,6 +60,6 @@ class Ranks:
         left = [process for process in self.processes if not process.has_gone(deadline - time.monotonic())]
         if self.rendezvous is not None:
             self.rendezvous.close()
-        self.pulse.close()
+        self.heartbeats.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         return left

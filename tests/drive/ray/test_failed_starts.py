@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from aiperf.drive.ray import failed_starts
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
-from aiperf.drive.ray.slots import Place
+from aiperf.drive.ray.slots import Slot
 from aiperf.errors import BadConfiguration, NoWorkers
 
-A, B = Place("a", "a", 0, 0, 2), Place("b", "b", 0, 0, 2)
+A, B = Slot("a", "a", 0, 0, 2), Slot("b", "b", 0, 0, 2)
 LAW = StartLaw()
 MISSING = BadConfiguration("no data set at '/data'")
 

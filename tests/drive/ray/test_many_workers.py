@@ -18,7 +18,7 @@ import pytest
 import ray
 
 from aiperf.accounting.score import score
-from aiperf.accounting.work_log import books
+from aiperf.accounting.work_log import work_log
 from aiperf.config import BudgetConf, configure
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.drive.driver import Driver
@@ -27,7 +27,7 @@ from aiperf.drive.ray.actors import WorkerPlan
 from aiperf.drive.ray.discovery import learn
 from aiperf.drive.ray.failed_starts import StartLaw
 from aiperf.drive.ray.ray_executor import RayExecutor
-from aiperf.drive.session import sit
+from aiperf.drive.session import run_session
 from aiperf.errors import AiperfError, BadConfiguration, NoWorkers
 from aiperf.journal.events import RunEnded, TrialStarted, WorkerLost
 from aiperf.journal.journal import read
@@ -48,7 +48,7 @@ from aiperf.journal.messages import (
 from aiperf.planning.plan import make_plan, this_machine
 from aiperf.planning.worker_shape import Terms
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.rules.verify_proposals import rederive
+from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.train.trainer_config import TrainerConf
 from searchers.searcher_config import RandomConf
 from tests.drive.clusters import SmallCluster, small_cluster
@@ -449,7 +449,7 @@ def test_a_run_on_two_hosts_goes_on_after_one_is_killed_and_what_it_held_is_fini
             cluster.kill(hosts[0])
             killed.append(driver.clock.now())
 
-    folder = sit(make_plan(conf, learn(conf)), on_ray, after_turn)
+    folder = run_session(make_plan(conf, learn(conf)), on_ray, after_turn)
 
     events = list(read(folder))
     (lost,) = [event for event in events if isinstance(event, WorkerLost)]
@@ -459,5 +459,7 @@ def test_a_run_on_two_hosts_goes_on_after_one_is_killed_and_what_it_held_is_fini
     (again,) = [event for event in begun if event.attempt == 2]
     assert again.worker == left and again.epoch > 1, "after its last saved epoch"
     assert isinstance(events[-1], RunEnded) and events[-1].reason == "trials"
-    assert [one.number for one in rederive(events, proposer_of(conf.searcher, conf.hpo)) if not one.is_equal] == []
-    assert score(books(events)).valid
+    assert [
+        one.number for one in verify_proposals(events, proposer_of(conf.searcher, conf.hpo)) if not one.is_equal
+    ] == []
+    assert score(work_log(events)).valid

@@ -9,13 +9,13 @@ import pytest
 
 from aiperf.config import configure
 from aiperf.drive.executor import Executor
-from aiperf.drive.session import resumable, sit
+from aiperf.drive.session import resumable, run_session
 from aiperf.errors import NoWorkers, RunStopped
 from aiperf.journal.events import WorkerJoined, WorkerLost, WorkerNotStarted
 from aiperf.journal.journal import read
 from aiperf.journal.messages import NotStarted, Order, Word, WorkerDown, WorkerUp
 from aiperf.planning.plan import make_plan, this_machine
-from searchers.history import News
+from searchers.history import Observation
 
 UP = WorkerUp(worker=0, host="a", ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={})
 DOWN = WorkerDown(worker=0, reason="on a: its devices are gone")
@@ -31,7 +31,7 @@ class Doomed:
     def start(self) -> None:
         pass
 
-    def tell(self, news: Sequence[News]) -> None:
+    def tell(self, observations: Sequence[Observation]) -> None:
         pass
 
     def send(self, order: Order) -> None:
@@ -52,7 +52,7 @@ def run(tmp_path: Path, *turns: Word) -> None:
     def doomed(*_: object) -> Executor:
         return Doomed(turns)
 
-    sit(make_plan(conf, this_machine(conf)), doomed, lambda driver: None)
+    run_session(make_plan(conf, this_machine(conf)), doomed, lambda driver: None)
 
 
 def test_a_run_whose_workers_are_all_gone_stops_with_the_reason_and_can_be_resumed(tmp_path: Path) -> None:

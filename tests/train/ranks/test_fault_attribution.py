@@ -18,7 +18,7 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
 from aiperf.train.ranks.fault_attribution import culprit, failure, is_clear
 from aiperf.train.ranks.hang_watch import Watch
-from aiperf.train.ranks.heartbeat import Pulse
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.process_progress import Progress
 from aiperf.train.ranks.protocol import Failed, Setup
@@ -28,15 +28,15 @@ from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
 
 
 def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -> None:
-    pulse = Pulse(tmp_path / "pulse", 2, create=True)
-    pulse.beat(0, 5, Stage.STEPS, 1000.0)
-    pulse.beat(1, 4, Stage.STEPS, -1.0)
+    heartbeats = HeartbeatFile(tmp_path / "pulse", 2, create=True)
+    heartbeats.beat(0, 5, Stage.STEPS, 1000.0)
+    heartbeats.beat(1, 4, Stage.STEPS, -1.0)
 
-    assert pulse.overdue(time.monotonic()) == (1,)
-    assert pulse.steps() == (5, 4)
-    pulse.beat(1, 5, Stage.IDLE, math.inf)
-    assert pulse.overdue(1e12) == (0,)
-    pulse.close()
+    assert heartbeats.overdue(time.monotonic()) == (1,)
+    assert heartbeats.steps() == (5, 4)
+    heartbeats.beat(1, 5, Stage.IDLE, math.inf)
+    assert heartbeats.overdue(1e12) == (0,)
+    heartbeats.close()
 
 
 @dataclass
@@ -84,20 +84,20 @@ def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_
 ) -> None:
     """Of each rank: whether its time is over, how many exchanges it has come to, its step, its stage, whether it is at work."""
     with TemporaryDirectory() as folder:
-        pulse = Pulse(Path(folder) / "pulse", len(ranks), create=True)
+        heartbeats = HeartbeatFile(Path(folder) / "pulse", len(ranks), create=True)
         for rank, (is_overdue, meetings, step, stage, _) in enumerate(ranks):
             silent = math.inf if stage is Stage.IDLE else -1.0 if is_overdue else 1000.0
-            pulse.beat(rank, step, stage, silent)
+            heartbeats.beat(rank, step, stage, silent)
             for _ in range(meetings):
-                pulse.meet(rank)
+                heartbeats.meet(rank)
         processes = [Running(rank) for rank in range(len(ranks))]
         progress = [Quiet(-2.0 if moves else 2000.0) for *_, moves in ranks]
         now = time.monotonic()
-        watch = Watch(pulse, progress)  # type: ignore[arg-type]
+        watch = Watch(heartbeats, progress)  # type: ignore[arg-type]
         early = watch.hung(processes, 60.0, now - 2.0)  # type: ignore[arg-type]
         found = watch.hung(processes, 60.0, now)  # type: ignore[arg-type]
         late = watch.hung(processes, 60.0, now + 1010.0)  # type: ignore[arg-type]
-        pulse.close()
+        heartbeats.close()
 
     at_work = [rank for rank, (_, _, _, stage, _) in enumerate(ranks) if stage is not Stage.IDLE]
     fewest = min((ranks[rank][1] for rank in at_work), default=0)
@@ -116,31 +116,31 @@ def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_
 
 
 def test_who_waited_for_another_has_its_time_anew_when_that_one_comes(tmp_path: Path) -> None:
-    pulse = Pulse(tmp_path / "pulse", 2, create=True)
-    watch = Watch(pulse, [Quiet(0.0), Quiet(0.0)])  # type: ignore[list-item]
+    heartbeats = HeartbeatFile(tmp_path / "pulse", 2, create=True)
+    watch = Watch(heartbeats, [Quiet(0.0), Quiet(0.0)])  # type: ignore[list-item]
     processes = [Running(0), Running(1)]
     now = time.monotonic()
-    pulse.beat(0, 7, Stage.STEPS, 30.0)
-    pulse.meet(0)
-    pulse.beat(1, 7, Stage.INPUT, 30.0)
+    heartbeats.beat(0, 7, Stage.STEPS, 30.0)
+    heartbeats.meet(0)
+    heartbeats.beat(1, 7, Stage.INPUT, 30.0)
 
     def looked(after: float) -> tuple[int, str] | None:
         return watch.hung(processes, 60.0, now + after)  # type: ignore[arg-type]
 
     assert looked(1.0) is None
     assert looked(500.0) is None  # images come slowly, and 0 waits for 1
-    pulse.meet(1)
+    heartbeats.meet(1)
     assert looked(500.2) is None  # the exchange has begun just now
     assert looked(529.0) is None
     assert looked(531.0) == (0, "hangs: no sign of life within the time it had announced, at step 7")
-    pulse.close()
+    heartbeats.close()
 
 
 def bystander(rank: int, folder: Path) -> RankProcess:
     """A rank's real process, as far as it comes without a group: it waits for its orders' world."""
-    pulse = folder / "pulse"
-    if not pulse.exists():
-        Pulse(pulse, 2, create=True).close()
+    heartbeats = folder / "pulse"
+    if not heartbeats.exists():
+        HeartbeatFile(heartbeats, 2, create=True).close()
     setup = Setup(
         conf=TrainerConf(),
         dataset=SyntheticConf(),
@@ -152,7 +152,7 @@ def bystander(rank: int, folder: Path) -> RankProcess:
         accelerator=None,
         threads=1,
         cores=1,
-        pulse=pulse,
+        heartbeats=heartbeats,
         meeting=folder / "meeting",
     )
     return RankProcess(setup, {}, folder / f"rank-{rank}.log")
@@ -168,14 +168,14 @@ def test_a_killed_rank_is_blamed_before_one_that_only_told_of_an_error_sooner(
     os.kill(ranks[victim].pid, signal.SIGKILL)
     os.waitid(os.P_PID, ranks[victim].pid, os.WEXITED | os.WNOWAIT)
     ranks[1 - victim].failed = Failed("something within backward", is_peer=is_peer)
-    pulse = Pulse(tmp_path / "pulse", 2)
+    heartbeats = HeartbeatFile(tmp_path / "pulse", 2)
 
     assert is_clear(ranks)
-    blamed = culprit(ranks, pulse)
+    blamed = culprit(ranks, heartbeats)
 
     assert blamed.rank == victim
     assert "SIGKILL" in failure(blamed, "it").reason
-    pulse.close()
+    heartbeats.close()
     for rank in ranks:
         rank.kill()
         assert rank.has_gone(60.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiperf.journal.events import AnyEvent, TrialHeartbeat
 from aiperf.journal.messages import Heartbeat
 from aiperf.rules.decide import WriteOff, decide
-from aiperf.rules.interpret import hear
+from aiperf.rules.interpret import interpret
 from aiperf.rules.state import evolve, replay
 from tests.journals import begun, joined, proposed, requested, started
 
@@ -17,7 +17,7 @@ def test_a_heartbeat_puts_off_the_end_of_a_worker_that_has_nothing_else_to_say()
     silent, slow = replay(events), replay(events)
     late = 1.0 + slow.limits.silence_seconds
 
-    told = hear(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
+    told = interpret(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
     for event in told:
         evolve(slow, event)
 
@@ -29,5 +29,5 @@ def test_a_heartbeat_puts_off_the_end_of_a_worker_that_has_nothing_else_to_say()
 def test_a_heartbeat_of_an_attempt_that_is_over_is_nothing() -> None:
     run = replay([started(), joined(), requested(0), proposed(0), begun(0, 1.0)])
 
-    assert hear(run, Heartbeat(trial=0, attempt=2, doing=DOING), 2.0) == []
-    assert hear(run, Heartbeat(trial=5, attempt=1, doing=DOING), 2.0) == []
+    assert interpret(run, Heartbeat(trial=0, attempt=2, doing=DOING), 2.0) == []
+    assert interpret(run, Heartbeat(trial=5, attempt=1, doing=DOING), 2.0) == []

@@ -2,7 +2,7 @@
 
 Fed with finished steps (begin and end in seconds since the order was taken), it adds them up and says `Advanced` when a
 report is due. Time between two steps of a pass is waiting for input; a step is busy; the rest of an epoch is neither.
-It knows no device: who measures a step, and how, is `timeline.py`.
+It knows no device: who measures a step, and how, is `device_timer.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A network's training step launched in one of the ways of `compiling.py`; the fastest, where that is to be measured.
+"""A network's training step executed in one of the modes of `execution_mode.py`; the fastest, where that is to be measured.
 
 A way that was not really had is never taken for it: torch.compile, left to itself, goes on eagerly where it gives up.
 """

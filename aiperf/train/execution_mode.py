@@ -4,7 +4,7 @@ The ways are eager, with fused normalisations (`fused/`), as CUDA graphs, fused 
 fuses by itself), or compiled and graphed. `auto` tries a way where so much work lies ahead that
 its usual gain would repay its usual cost; it keeps the fastest, and what it measured is what it expects of the next trial.
 On CPUs `auto` never compiles: eager channels_last is as fast there (ratio 1.0 for ResNet-50 at 224×224, torch 2.13, 2-core
-AVX-512 machine, where compiling took 35–59 s). How a way is carried out is `launch.py`; no torch here.
+AVX-512 machine, where compiling took 35–59 s). How a mode is carried out is `execution.py`; no torch here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Holds a simulated run to its laws after every event: journal, live state and what the workers truly did are compared.
 
-What is learnt from the journal is kept by `record.py` and `tally.py`, apart from evolve, decide, hear, books and score.
+What is learnt from the journal is kept by `shadow_model.py` and `shadow_trial.py`, apart from evolve, decide,
+interpret, work log and score.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The laws of a run by name, and what is raised when one is broken. `record.py` and `auditor.py` hold runs to them."""
+"""The laws of a run by name, and what is raised when one is broken. `shadow_model.py` and `auditor.py` hold runs to them."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@
 
 A rank that is killed is seen within half a second, one that hangs within `conf.hang_seconds`: the attempt then ends with
 a Crashed that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks where an
-accelerator is at fault. One that is slow is waited for as long as something goes on in it (`watch.py`). An order that comes
-meanwhile waits.
+accelerator is at fault. One that is slow is waited for as long as something goes on in it (`hang_watch.py`). An order that
+comes meanwhile waits.
 """
 
 from __future__ import annotations

@@ -1,0 +1,66 @@
+"""Simulated journals are what they were when their hashes were recorded: rearranging code changes no event of a run.
+
+A change that is meant to change them (rules of proposing, the simulated cluster's model) records them anew and says so in the
+changelog: `python -m tests.simulate.test_golden_simulated` prints them. The first line is left out, since it names every option
+there is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aiperf.config import RunConf
+from aiperf.data.dataset_config import ImagenetConf
+from aiperf.journal.journal import NAME, read
+from aiperf.rules.limits import ScheduleConf
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.session import open_run, world_of
+from cluster.simulated import SimulatedConf
+from searchers.searcher_config import EvolutionConf, MorphismConf, OffConf, RandomConf, TpeConf
+
+HASHES = Path(__file__).parents[1] / "golden" / "simulated.json"
+FAULTS = ["worker_lost(rate=0.4)", "late", "twice", "driver_dies(rate=0.002)", "straggler", "generator_dead"]
+RUNS = {
+    "calm": (RandomConf(), OffConf(), 3, 1.5, []),
+    "faulty": (EvolutionConf(), OffConf(), 4, 1.5, FAULTS),
+    "guided": (MorphismConf(), TpeConf(), 4, 8.0, []),
+}
+"""Searcher, tuning, workers, hours, faults."""
+
+
+def hashed(name: str) -> str:
+    """Of the events of a run after the first, as JSON, without what seals them."""
+    searcher, hpo, workers, hours, faults = RUNS[name]
+    conf = RunConf(
+        dataset=ImagenetConf(),
+        schedule=ScheduleConf(duration_seconds=3600 * hours, warmup_seconds=1200.0),
+        searcher=searcher,
+        hpo=hpo,
+        cluster=SimulatedConf(workers=workers, faults=list(faults)),
+        seed=11,
+    )
+    opening = open_run(conf)
+    with tempfile.TemporaryDirectory() as folder:
+        drive(world_of(opening), opening.first, Path(folder) / NAME)
+        _, *events = read(Path(folder) / NAME)
+    digest = hashlib.sha256()
+    for event in events:
+        digest.update(msgspec.json.encode(event) + b"\n")
+    return f"{len(events)} {digest.hexdigest()}"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_simulated_run_writes_the_events_that_it_wrote_when_they_were_recorded(name: str) -> None:
+    assert hashed(name) == json.loads(HASHES.read_text())[name]
+
+
+if __name__ == "__main__":
+    json.dump({name: hashed(name) for name in RUNS}, sys.stdout, indent=1)
+    print()

@@ -21,20 +21,20 @@ from searchers.propose import RULES
 GOLDEN = Path(__file__).parents[1] / "golden"
 JOURNALS = sorted(GOLDEN.glob("*.jsonl"))
 INTERVALS = GOLDEN / "intervals.json"
-"""By the present method of the interval, which is a statistic beside the score and no part of it."""
+"""By the present method, of the journals whose scores were recorded by method 1. A statistic beside the score and no part of it."""
+INTERVAL = ("flops_per_second_interval", "interval_method", "interval_basis")
 
 
 @pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)
 def test_a_recorded_journal_scores_the_same_to_the_last_digit(journal: Path) -> None:
     recorded = json.loads(journal.with_suffix(".score.json").read_text())
-    former = recorded.pop("flops_per_second_interval")  # by method 1
+    recorded_interval = {name: recorded.pop(name) for name in INTERVAL if name in recorded}
 
     scored = json.loads(json.dumps(as_json(score(work_log(read(journal))))))
 
-    interval = {name: scored.pop(name) for name in ("flops_per_second_interval", "interval_method", "interval_basis")}
+    interval = {name: scored.pop(name) for name in INTERVAL}
     assert scored == recorded
-    assert interval == json.loads(INTERVALS.read_text())[journal.stem]
-    assert former != interval["flops_per_second_interval"]
+    assert interval == json.loads(INTERVALS.read_text()).get(journal.stem, recorded_interval)
 
 
 @pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)
@@ -56,7 +56,6 @@ def test_every_proposal_of_a_recorded_journal_is_made_again_or_was_made_by_other
     assert proposals and [one.number for one in proposals if not one.is_equal] == []
 
 
-@pytest.mark.xfail(strict=True, reason="that of rules 4 is recorded once they are whole")
 def test_a_journal_of_the_present_rules_is_among_them() -> None:
     firsts = [next(iter(read(journal))) for journal in JOURNALS]
 

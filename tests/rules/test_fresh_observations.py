@@ -306,12 +306,10 @@ def test_a_spare_is_told_to_the_search_and_counted_in_the_report_as_of_the_round
     assert {number: trial.round for number, trial in collect([*events, *trained]).trials.items()} == {0: 1, 1: 3, 2: 2}
 
 
-@pytest.mark.parametrize(
-    "journal", sorted((Path(__file__).parents[1] / "golden").glob("*.jsonl")), ids=lambda path: path.stem
-)
-def test_a_journal_that_does_not_say_the_rounds_of_its_trials_has_those_that_were_asked_for(journal: Path) -> None:
+@pytest.mark.parametrize("name", ["resumed-v1", "resumed-v2", "resumed-v3"])
+def test_a_journal_that_does_not_say_the_rounds_of_its_trials_has_those_that_were_asked_for(name: str) -> None:
     """Its workers asked for two rounds ahead (limits.buffer)."""
-    events = list(read(journal))
+    events = list(read(Path(__file__).parents[1] / "golden" / f"{name}.jsonl"))
     rounds = {event.number: event.round for event in events if isinstance(event, ProposalRequested)}
     first = events[0]
     assert isinstance(first, RunStarted) and first.config["limits"]["buffer"] == 2

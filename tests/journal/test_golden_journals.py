@@ -21,7 +21,7 @@ from searchers.propose import RULES
 GOLDEN = Path(__file__).parents[1] / "golden"
 JOURNALS = sorted(GOLDEN.glob("*.jsonl"))
 INTERVALS = GOLDEN / "intervals.json"
-"""By the present method, of the journals whose scores were recorded by method 1. A statistic beside the score and no part of it."""
+"""By the present method, of journals whose scores were recorded by method 1. A statistic beside the score and no part of it."""
 INTERVAL = ("flops_per_second_interval", "interval_method", "interval_basis")
 
 

@@ -64,7 +64,7 @@ class Driver:
     after_turn: Callable[[Driver], None] = lambda driver: None
     """Called after every turn: the live table hangs here."""
     first_worker_seconds: float = 300.0
-    """How long the first worker of a sitting may take to come up."""
+    """How long the first worker of a session may take to come up."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _events: list[AnyEvent] = field(default_factory=list)

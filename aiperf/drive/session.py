@@ -1,4 +1,4 @@
-"""One sitting of a run: from a configuration to a finished journal. New runs, and those that are taken up again."""
+"""One session of a run: from a configuration to a finished journal. New runs, and those that are taken up again."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driv
 
 
 def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: Cut | None = None) -> RunResumed:
-    """The event of taking a run up again; `sitting` is what its last driver began with.
+    """The event of taking a run up again; `session` is what its last driver began with.
 
     On the same boot the clock went on by the time since then, whatever happened to the wall clock; after another boot, or on
     another host, there is nothing but the wall clock. It never runs back.

@@ -1,4 +1,4 @@
-"""Drives a simulated run to its end, through as many sittings as its drivers' deaths make of it.
+"""Drives a simulated run to its end, through as many incarnations as its drivers' deaths make of it.
 
 A driver that dies is thrown away with all that it held; the next one reads the journal, as a resumed run does, and finds
 new workers.
@@ -60,7 +60,7 @@ class Effort:
 
     @property
     def driver_seconds(self) -> float:
-        """Hearing, deciding, checking proposals, keeping state and books, writing the journal."""
+        """Hearing, deciding, checking proposals, keeping state and work log, writing the journal."""
         return self.seconds - self.executor_seconds
 
 

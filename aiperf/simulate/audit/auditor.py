@@ -53,7 +53,7 @@ class Auditor:
         self._replays = replays
         self._shadow = ShadowModel(ground_truth, task)
         self._last: Driver | None = None
-        """The driver that sits, once it has finished a turn."""
+        """The driver of this incarnation, once it has finished a turn."""
 
     @property
     def descent(self) -> list[tuple[int, int]]:
@@ -171,7 +171,7 @@ class Auditor:
                     REPLAY, f"Run.{name}: live {getattr(driver.run, name)}, replayed {getattr(replayed, name)}"
                 )
         if work_log(events) != driver.work_log:
-            raise BrokenLaw(REPLAY, "the live books are not those of the journal")
+            raise BrokenLaw(REPLAY, "the live work log is not that of the journal")
 
     def _check_books(self, path: Path) -> None:
         kept = work_log(read(path))
@@ -205,7 +205,7 @@ class Auditor:
             booked = booked_of.get(trial.number, 0.0)
             if not math.isclose(booked, total, rel_tol=1e-12):
                 raise BrokenLaw(
-                    ONCE, f"trial {trial.number}: {booked!r} operations in the books, {total!r} done", trial.number
+                    ONCE, f"trial {trial.number}: {booked!r} operations in the work log, {total!r} done", trial.number
                 )
         found = score(kept).flops_per_second
         expected = math.fsum(inside) / (end - begin) if end > begin else None

@@ -14,7 +14,7 @@ class BrokenLaw(Exception):
 
 TIME = "time never runs back"
 ONCE = "each image of a (trial, epoch) counts once"
-LOST = "no image is lost from the books"
+LOST = "no image is lost from the work log"
 LIMITS = "every trial ends or is retried within limits"
 ONE_TRIAL = "no worker holds two trials"
 PRESENT = "no trial is on a worker that is gone"

@@ -104,7 +104,7 @@ def random_case(seed: int) -> Case:
 
 
 def play(case: Case) -> Outcome:
-    """Simulates a case with an auditor who hears every event.
+    """Simulates a case with an auditor who is shown every event.
 
     Raises:
         Failed: a law was broken; with the journal up to there.

@@ -1,6 +1,6 @@
 """What an auditor learns from a journal, event by event: who trains what, and the laws that each event is held to.
 
-It shares no code with evolve, decide and hear, so that a mistake there is not made here as well.
+It shares no code with evolve, decide and interpret, so that a mistake there is not made here as well.
 """
 
 from __future__ import annotations

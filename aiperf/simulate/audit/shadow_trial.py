@@ -1,6 +1,6 @@
 """What an auditor counts of one trial's work: images, epochs and results, each image of an epoch once.
 
-It shares no code with hear, books and score, so that a mistake there is not made here as well.
+It shares no code with interpret, the work log and score, so that a mistake there is not made here as well.
 """
 
 from __future__ import annotations

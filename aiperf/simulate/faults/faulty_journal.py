@@ -17,7 +17,7 @@ from aiperf.simulate.model.simulated_executor import World
 
 
 class FaultyJournal(Journal):
-    """A journal with an ear: an auditor hears what stands on disk."""
+    """A journal with an ear: an auditor is shown what stands on disk."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class FaultyJournal(Journal):
         """As the real one; or it dies of a fault, with DriverKilled or as a full disk would have it."""
         if not events:
             return
-        # The first line is the sitting's own: a run without it has not begun.
+        # The first line is the incarnation's own: a run without it has not begun.
         for fault in self._faults if self.lines else ():
             death = fault.appending(self._world.clock.now(), events)
             if death is not None:

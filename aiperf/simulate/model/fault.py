@@ -32,7 +32,7 @@ class Fault:
         self.draw = random.Random(derive(seed, f"fault {type(self).__name__}", place))
 
     def began(self, cluster: SimulatedExecutor) -> None:
-        """A sitting begins."""
+        """An incarnation begins."""
 
     def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
         """A worker is about to say that it is up."""

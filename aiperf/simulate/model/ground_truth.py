@@ -19,7 +19,7 @@ class GroundTruth:
     breaches: list[tuple[int, str]] = field(default_factory=list)
     """(trial, what was asked of a worker that must not be asked)."""
     up: set[int] = field(default_factory=set)
-    """Workers that this sitting's driver was told are up."""
+    """Workers that this incarnation's driver was told are up."""
     orders: list[tuple[int, int]] = field(default_factory=list)
     """(trial, attempt) of the orders to train since somebody last looked."""
 

@@ -73,13 +73,13 @@ class World:
     """The experience that each trial began with: a later attempt begins with no other, though the parent's weights be gone."""
 
     def speed_of(self, host: int) -> float:
-        """How fast a host is: 1 is the configured speed; the same in every sitting."""
+        """How fast a host is: 1 is the configured speed; the same in every incarnation."""
         draw = random.Random(derive(self.seed, "host", host))
         return max(0.2, 1 + self.conf.speed_spread * draw.gauss(0.0, 1.0))
 
 
 class SimulatedExecutor:
-    """One sitting's. Times of its heap are the driver's clock."""
+    """One incarnation's. Times of its heap are the driver's clock."""
 
     def __init__(self, world: World, first_worker: int, incarnation: int = 0) -> None:
         """`first_worker`: the lowest number no worker of this run has had."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class VirtualClock:
-    """Seconds since the run began. Driver and executor of a simulation share one; so do all sittings of one run."""
+    """Seconds since the run began. Driver and executor of a simulation share one; so do all incarnations of one run."""
 
     def __init__(self, already: float = 0.0) -> None:
         self._now = already

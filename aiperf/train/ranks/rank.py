@@ -182,7 +182,7 @@ def _join(setup: Setup, device: torch.device, meet: Meet) -> Collective:
 
 
 class _Watched:
-    """The rank's line of the pulse; see `place.Life`."""
+    """The rank's line of the heartbeats; see `rank_context.Liveness`."""
 
     def __init__(self, heartbeats: HeartbeatFile, rank: int) -> None:
         self._heartbeats = heartbeats

@@ -61,12 +61,6 @@ class Pass:
 class Batches(Protocol):
     """The batches of one pass, in order. Closing early lets go of what was prepared ahead."""
 
-    @property
-    def waited_seconds(self) -> float:
-        """Time the consumer has spent inside `next` so far: reading, decoding and augmenting that was not hidden behind
-        its own work."""
-        ...
-
     def __len__(self) -> int:
         """Steps of the pass, the same on every rank."""
         ...

@@ -7,7 +7,6 @@ Not tested here: written to DALI's documentation (1.4x and 2.x) on a machine wit
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -138,7 +137,6 @@ class _DaliBatches:
         self._steps = walk.steps(split.images)
         self._fed: deque[tuple[Step, NDArray[np.int64]]] = deque()
         self._next = 0
-        self.waited_seconds = 0.0
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -147,7 +145,6 @@ class _DaliBatches:
         return self
 
     def __next__(self) -> Batch:
-        began = time.perf_counter()
         self._fill()
         if not self._fed:
             raise StopIteration
@@ -157,14 +154,12 @@ class _DaliBatches:
         streamed, walk = self._split.streamed, self._walk
         if walk.augment and streamed.padding:
             pixels = shifted(pixels, shifts(images, streamed.padding, walk.seed, walk.epoch), streamed.padding)
-        batch = Batch(
+        return Batch(
             streamed.normalise(pixels, walk.dtype, walk.channels_last),
             streamed.labels[torch.from_numpy(images)].to(walk.device, non_blocking=True),
             len(images),
             step.images,
         )
-        self.waited_seconds += time.perf_counter() - began
-        return batch
 
     def close(self) -> None:
         """Takes what was fed out of the pipeline, so that the next pass begins with its own."""

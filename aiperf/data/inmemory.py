@@ -7,7 +7,6 @@ so that a batch is a slice; under noise it is normalised anew for each pass too.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -162,7 +161,6 @@ class _InlineBatches:
         self._laid_out = split.laid_out(walk, self._order)
         self._first: Batch | None = None
         self._next = 0
-        self.waited_seconds = 0.0
 
     def make_first(self) -> None:
         """Ahead of the step that needs it."""
@@ -177,10 +175,8 @@ class _InlineBatches:
     def __next__(self) -> Batch:
         if self._next == len(self._steps):
             raise StopIteration
-        began = time.perf_counter()
         batch, self._first = self._first or self._batch(self._steps[self._next]), None
         self._next += 1
-        self.waited_seconds += time.perf_counter() - began
         return batch
 
     def _batch(self, step: Step) -> Batch:

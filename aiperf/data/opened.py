@@ -81,12 +81,6 @@ class OpenData:
         """Begins to decode the first batches of what `training` will be called for with the same arguments."""
         self._training.prime(self._training_pass(batch, rank, ranks, epoch, seed, device, channels_last, dtype))
 
-    def prime_validation(
-        self, batch: int, *, rank: int, ranks: int, device: torch.device, channels_last: bool, dtype: torch.dtype
-    ) -> None:
-        """Begins to decode the first batches of what `validation` will be called for with the same arguments."""
-        self._validation.prime(self._validation_pass(batch, rank, ranks, device, channels_last, dtype))
-
     def training_steps(self, batch: int, ranks: int) -> tuple[Step, ...]:
         """The steps of one training epoch."""
         return training_steps(self.training_images, batch, ranks)

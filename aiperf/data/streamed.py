@@ -6,7 +6,6 @@ is bounded in batches, and handed to the threads in the order it will be needed.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -121,7 +120,6 @@ class _StreamedBatches:
         self._uploaded: _Uploaded | None = None
         self._is_closed = False
         self._is_announced = False
-        self.waited_seconds = 0.0
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -130,7 +128,6 @@ class _StreamedBatches:
         return self
 
     def __next__(self) -> Batch:
-        began = time.perf_counter()
         uploaded = self._next_uploaded()
         while not len(uploaded.labels):
             uploaded = self._next_uploaded()
@@ -143,7 +140,6 @@ class _StreamedBatches:
         if self._submitted == len(self._steps) and not self._is_announced:
             self._is_announced = True
             self._split.when_submitted(self._walk)
-        self.waited_seconds += time.perf_counter() - began
         return batch
 
     def _next_uploaded(self) -> _Uploaded:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,14 +27,6 @@ RESOLUTION = 2000
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class _Growing:
-    """A bar that may still be continued."""
-
-    start: float
-    end: float
 
 
 def gantt(work_log: WorkLog, workers: dict[int, OpenWorker], end: float) -> Gantt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aiperf.system.log import Look
@@ -77,30 +76,6 @@ class GrowingCourse:
             self.memory.means(),
             tuple(self.memory.seconds),
         )
-
-
-def together(courses: Iterable[Course]) -> tuple[Course, ...]:
-    """Courses of one run that were made of parts of its telemetry, one for each kind."""
-    by_kind: dict[Kind, list[Course]] = {}
-    for course in courses:
-        by_kind.setdefault(course.kind, []).append(course)
-    return tuple(_merged(each) for _, each in sorted(by_kind.items()))
-
-
-def _merged(courses: list[Course]) -> Course:
-    first = courses[0]
-    if len(courses) == 1:
-        return first
-    whole = GrowingCourse(first.kind, first.part_seconds * PARTS)
-    for course in courses:
-        for index in range(PARTS):
-            for sums, value, seconds in (
-                (whole.utilisation, course.utilisation[index], course.utilisation_seconds[index]),
-                (whole.memory, course.memory[index], course.memory_seconds[index]),
-            ):
-                if value is not None:
-                    sums.add(value, index, seconds)
-    return whole.course()
 
 
 def mean(values: tuple[float | None, ...], seconds: tuple[float, ...]) -> float | None:

@@ -27,7 +27,6 @@ class DeviceTelemetry:
     seconds_missing: float
     """Of the window, for whatever reason."""
     utilisation_mean: float | None
-    utilisation_max: float | None
     memory_used_max_bytes: int | None
     power_mean_watts: float | None
     """Energy over the seconds that it was measured in."""
@@ -152,17 +151,17 @@ class _Sum:
         self.course.add(self.device, look, before.at)
         start, end = max(before.at, window[0]), min(look.at, window[1])
         if start < end:
-            self._span(before, look, start, end)
+            self._span(look, start, end)
             self._add_energy(before, look, start, end, goes_on=not is_new_session)
             self._count_errors(before, look)
 
     def _raise_highest(self, look: Look) -> None:
-        for name in ("utilisation", "memory_used_bytes", "temperature_celsius"):
+        for name in ("memory_used_bytes", "temperature_celsius"):
             value = getattr(look, name)
             if value is not None and value > self.highest.get(name, float("-inf")):
                 self.highest[name] = value
 
-    def _span(self, before: Look, look: Look, start: float, end: float) -> None:
+    def _span(self, look: Look, start: float, end: float) -> None:
         """What a look says holds for the time since the one before it."""
         seconds = end - start
         self.measured += seconds
@@ -215,7 +214,6 @@ class _Sum:
             seconds_measured=self.measured,
             seconds_missing=max(0.0, window[1] - window[0] - self.measured),
             utilisation_mean=self.utilisation.value(),
-            utilisation_max=self.highest.get("utilisation"),
             memory_used_max_bytes=None if memory is None else int(memory),
             power_mean_watts=joules / joule_seconds if joule_seconds else None,
             energy_joules=joules if joule_seconds else None,

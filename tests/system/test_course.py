@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.course import PARTS, GrowingCourse, mean, together
+from aiperf.system.course import PARTS, GrowingCourse, mean
 from aiperf.system.log import Log, Look, Session
 from aiperf.system.sampler import Device, DeviceSample
-from aiperf.system.telemetry import read, summarise, summarise_folder
+from aiperf.system.telemetry import read, summarise
 
 DEVICE = Device(id="GPU-0", kind="accelerator", memory_bytes=100)
 
@@ -90,18 +90,3 @@ def test_a_gap_in_the_recording_is_a_gap_in_the_course(tmp_path: Path) -> None:
 
     assert math.fsum(course.utilisation_seconds) == pytest.approx(4.0)
     assert course.utilisation[PARTS // 2] is None
-
-
-def test_courses_of_parts_together_are_the_course_of_the_whole(tmp_path: Path) -> None:
-    for worker in range(3):
-        recorded(tmp_path / "all", worker, worker / 2, seconds=50 + 20 * worker)
-        recorded(tmp_path / str(worker), worker, worker / 2, seconds=50 + 20 * worker)
-    whole = summarise_folder(tmp_path / "all", (0.0, 100.0))
-
-    parts = together(
-        one for worker in range(3) for one in summarise(read(tmp_path / str(worker)), (0.0, 100.0)).courses
-    )
-
-    for found, right in zip(parts, whole.courses, strict=True):
-        assert found.utilisation == pytest.approx(right.utilisation)
-        assert found.memory_seconds == pytest.approx(right.memory_seconds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.system.log import Log, Record, parse
-from aiperf.system.replay import ReplaySampler
-from aiperf.system.sampler import Device, DeviceSample, Unavailable
+from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.telemetry import (
     DeviceTelemetry,
     Limits,
@@ -23,7 +21,6 @@ from aiperf.system.telemetry import (
     doubts,
     read,
     summarise,
-    summarise_folder,
 )
 
 WALL = 1_800_000_000.0
@@ -346,27 +343,6 @@ def test_files_of_several_workers_are_told_apart(tmp_path: Path) -> None:
     assert telemetry.energy_joules == 3 * 300.0 * 100
 
 
-def same(one: Telemetry, other: Telemetry) -> None:
-    """To the last digit; courses, which are summed over devices in another order, nearly so."""
-    assert replace(one, courses=()) == replace(other, courses=())
-    for found, right in zip(one.courses, other.courses, strict=True):
-        assert (found.kind, found.part_seconds) == (right.kind, right.part_seconds)
-        assert found.utilisation == pytest.approx(right.utilisation)
-        assert found.memory == pytest.approx(right.memory)
-        assert found.utilisation_seconds == pytest.approx(right.utilisation_seconds)
-
-
-def test_files_shared_out_among_processes_add_up_to_the_same(tmp_path: Path) -> None:
-    for worker in (0, 2, 10):
-        write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: figures | {"power_watts": at}}, worker=worker)
-
-    same(summarise_folder(tmp_path, (1.5, 90.0), processes=2), summary(tmp_path, (1.5, 90.0)))
-    (tmp_path / "2.jsonl").write_text("no telemetry\n")
-    shared = summarise_folder(tmp_path, (1.5, 90.0), processes=2)
-    same(shared, summary(tmp_path, (1.5, 90.0)))
-    assert [(one.file, one.line) for one in shared.damaged] == [(f"{tmp_path.name}/2.jsonl", 1)]
-
-
 def test_a_run_without_telemetry_has_no_figures_and_no_doubts(tmp_path: Path) -> None:
     telemetry = summary(tmp_path / "telemetry")
 
@@ -458,22 +434,3 @@ def test_what_was_not_measured_is_absent_from_the_line_and_none_when_read(tmp_pa
 
     assert set(msgspec.json.decode(line)) == {"line", "device", "at", "wall_unix", "power_watts"}
     assert isinstance(last, Sample) and last.look.power_watts == 0.0 and last.look.utilisation is None
-
-
-def test_a_replayed_recording_gives_the_same_devices_and_looks(tmp_path: Path) -> None:
-    write(tmp_path, [accelerator(0)], seconds=5)
-    file = tmp_path / "0.jsonl"
-    replay = ReplaySampler(parse(file.read_bytes().splitlines(keepends=True), str(file)))
-    log = Log(tmp_path / "again" / "0.jsonl")
-    log.begin(session(replay.devices()))
-    for at in range(6):
-        log.append(float(at), WALL + at, replay.sample())
-
-    assert replay.sample() == []
-    assert summary(tmp_path / "again").devices == summary(tmp_path).devices
-    log.close()
-
-
-def test_a_recording_without_a_session_cannot_be_replayed() -> None:
-    with pytest.raises(Unavailable):
-        ReplaySampler([])

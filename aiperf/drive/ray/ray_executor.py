@@ -28,7 +28,6 @@ from aiperf.journal.messages import (
     NotStarted,
     Order,
     Propose,
-    Proposed,
     Release,
     Sum,
     Train,
@@ -80,10 +79,6 @@ class RayExecutor:
         """Let go and not yet ended, and when that was."""
         self._drops: list[Drop] = []
         """Wait for a worker that is up."""
-        self._answers: dict[int, Word] = {}
-        """Of generators, by number: what their calls gave since the mailbox was emptied last."""
-        self._heard: set[int] = set()
-        """Numbers whose answer came through the mailbox, until their call is over."""
         self._news: list[Observation] = []
         self._own: list[Word] = []
         self._looked = 0.0
@@ -174,14 +169,6 @@ class RayExecutor:
         self._leaving = []
 
     # --- words
-
-    def _lost_answers(self, heard: list[Word]) -> list[Word]:
-        """Answers that generators have left in the mailbox, and that it took along when it died."""
-        self._heard |= {word.number for word in heard if isinstance(word, Proposed | Unproposed)}
-        lost = [answer for number, answer in self._answers.items() if number not in self._heard]
-        self._heard -= self._answers.keys()
-        self._answers = {}
-        return lost
 
     def _taken(self, word: Word, now: float) -> list[Word]:
         """What a word of the mailbox becomes: with the first word of a better place's worker, others are let go."""
@@ -281,7 +268,7 @@ class RayExecutor:
         for call in done:
             number, wanted = asked[call]
             try:
-                self._answers[wanted] = ray.get(call)
+                ray.get(call)  # the answer itself is a word, in the mailbox
             except RayError as error:
                 failed.setdefault(number, []).append((wanted, last_line(error)))
         for number in {asked[call][0] for call in done}:

@@ -23,7 +23,7 @@ class GroundTruth:
     orders: list[tuple[int, int]] = field(default_factory=list)
     """(trial, attempt) of the orders to train since somebody last looked."""
 
-    def said(self, words: Sequence[Word], now: float) -> None:
+    def said(self, words: Sequence[Word]) -> None:
         """A worker spoke, whether or not it will be heard."""
         for word in words:
             sums = word if isinstance(word, Advanced) else word.advanced if isinstance(word, EpochDone) else None

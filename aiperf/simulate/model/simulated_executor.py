@@ -265,7 +265,7 @@ class SimulatedExecutor:
             return
         words = [worker.attempt.sums(self.now)]
         if self.world.ground_truth is not None:
-            self.world.ground_truth.said(words, self.now)
+            self.world.ground_truth.said(words)
         for word in words:
             self.say(word)
 
@@ -376,7 +376,7 @@ class SimulatedExecutor:
         worker = attempt.worker
         words = attempt.step()
         if self.world.ground_truth is not None:
-            self.world.ground_truth.said(words, self.now)
+            self.world.ground_truth.said(words)
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
             return []

@@ -87,7 +87,3 @@ class Failed:
     """Whether another attempt may end differently."""
     cause: Cause = "machine"
     """Whose failure it is."""
-
-
-Down = Setup | Do
-Up = Ready | Word | Failed

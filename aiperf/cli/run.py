@@ -11,7 +11,7 @@ from rich.console import Console
 
 from aiperf.config import RunConf, configure
 from aiperf.errors import BadConfiguration, RunStopped
-from aiperf.planning.plan import USUAL_START, Plan, make_plan, this_machine
+from aiperf.planning.plan import Plan, make_plan, this_machine
 from aiperf.rules.procedure import epoch_limit
 from aiperf.rules.state import RETAINED
 from aiperf.system.describe import describe
@@ -164,7 +164,7 @@ def _workers(plan: Plan) -> str:
 
 
 def _name(plan: Plan) -> str:
-    return plan.conf.start or USUAL_START.get(plan.dataset.name, "resnet50_v1")
+    return plan.conf.start or plan.conf.dataset.usual_start
 
 
 def _budget(space: Space) -> str:

@@ -1,9 +1,12 @@
-"""The choices a user has about data sets; one dataclass a set, for Hydra's structured configurations. No torch here."""
+"""The choices a user has about data sets; one dataclass a set, for Hydra's structured configurations. No torch here.
+
+Each names the module in `aiperf/data/sets/` that describes, opens and checks it, which is imported when it is asked.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD
 from aiperf.errors import BadConfiguration
@@ -40,6 +43,11 @@ class DataSetConf:
     augment: bool = True
     """Random crops and flips of the training images, where the set has them (digits: no flips; not: synthetic)."""
 
+    module: ClassVar[str]
+    """What describes, opens and checks the set: a `set_module.SetModule`. By name, since opening takes torch."""
+    usual_start: ClassVar[str] = "resnet50_v1"
+    """The starting graph where none is named: the paper's."""
+
 
 @dataclass
 class FilesConf(DataSetConf):
@@ -73,6 +81,8 @@ class FilesConf(DataSetConf):
 class DigitsConf(DataSetConf):
     """1797 real handwritten digits of 8×8 grey pixels that ship inside scikit-learn, split 1437 / 360. The default."""
 
+    module: ClassVar[str] = "aiperf.data.sets.digits"
+    usual_start: ClassVar[str] = "digits_small"
     name: str = "digits"
     noise: float = 0.0
     """Deviation of noise added to each pixel, as a share of its range: drawn anew in each epoch for a training image, once for
@@ -90,6 +100,8 @@ class DigitsConf(DataSetConf):
 class SyntheticConf(DataSetConf):
     """Images made up from a seed: a prototype for each class, and noise; so the labels can be learnt. No files, no decoding."""
 
+    module: ClassVar[str] = "aiperf.data.sets.synthetic"
+    usual_start: ClassVar[str] = "resnet20"
     name: str = "synthetic"
     training_images: int = 10_000
     """Training images of one epoch."""
@@ -119,6 +131,8 @@ class SyntheticConf(DataSetConf):
 class Cifar10Conf(FilesConf):
     """CIFAR-10: the standard binary version (data_batch_1.bin … test_batch.bin), or class folders, found under root."""
 
+    module: ClassVar[str] = "aiperf.data.sets.cifar10"
+    usual_start: ClassVar[str] = "resnet20"
     name: str = "cifar10"
 
 
@@ -126,6 +140,8 @@ class Cifar10Conf(FilesConf):
 class ImagesConf(FilesConf):
     """Any folder of images: root/train/CLASS/* and root/val/CLASS/*; or WebDataset shards."""
 
+    module: ClassVar[str] = "aiperf.data.sets.images"
+    usual_start: ClassVar[str] = "resnet20"
     name: str = "images"
     image: int = 32
     """Height and width the network sees, in pixels."""
@@ -164,6 +180,7 @@ class ImagesConf(FilesConf):
 class ImagenetConf(FilesConf):
     """ImageNet (ILSVRC-2012) at 224×224: root/train/CLASS/*.JPEG, root/val/CLASS/*.JPEG; or WebDataset shards."""
 
+    module: ClassVar[str] = "aiperf.data.sets.imagenet"
     name: str = "imagenet"
     format: str = "folder"
     """folder: class folders; webdataset: tar shards of NAME.jpg + NAME.cls, as `python -m aiperf prepare` packs them."""
@@ -188,3 +205,7 @@ class ImagenetConf(FilesConf):
             format=self.format,
             crop="resized",
         )
+
+
+DATA_SETS: tuple[type[DataSetConf], ...] = (DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf)
+"""All that can be chosen, under their names; conf/dataset/NAME.yaml holds what a choice sets besides."""

@@ -7,17 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data import cifar10, dali, digits, hostcache, synthetic
+from aiperf.data import cifar10, dali, hostcache
 from aiperf.data.available_memory import available_bytes, free_bytes
 from aiperf.data.corrupt import CorruptImages
 from aiperf.data.crops import CentreCrop, ResizedCrop
-from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
+from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
 from aiperf.data.description import DataSet
 from aiperf.data.encoded import Encoded
 from aiperf.data.errors import DamagedData
@@ -26,8 +25,9 @@ from aiperf.data.inmemory import InMemory, Stored
 from aiperf.data.opened import OpenData
 from aiperf.data.pixels import Normaliser
 from aiperf.data.samples import Samples
+from aiperf.data.set_module import module_of
 from aiperf.data.streamed import Streamed
-from aiperf.data.survey import cifar10_binary, cifar10_folders, describe, known, listing, root_of
+from aiperf.data.survey import cifar10_binary, listing
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
@@ -44,27 +44,11 @@ def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
     Raises MissingData (what to put where), DamagedData (corrupt beyond the limit), BadConfiguration. Small sets are decoded
     here, wholly; large ones as they are walked.
     """
-    match known(conf):
-        case DigitsConf() as handwritten:
-            return OpenData(
-                describe(conf), *digits.open_splits(handwritten), augment=conf.augment, how="8×8 pixels in memory"
-            )
-        case SyntheticConf() as made_up:
-            return OpenData(describe(conf), *synthetic.open_splits(made_up), augment=False, how="made up in memory")
-        case Cifar10Conf() as cifar:
-            folder = cifar10.find(root_of(cifar))
-            if folder is None:
-                return _open_images(cifar10_folders(cifar), cores)
-            return _open_cifar10(cifar, folder)
-        case ImagesConf() as images:
-            return _open_images(images, cores)
-        case ImagenetConf() as imagenet:
-            return _open_images(imagenet.as_images(), cores)
-        case never:
-            assert_never(never)
+    return module_of(conf).open_data(conf, cores)
 
 
-def _open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
+def open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
+    """CIFAR-10's binary version, whose files lie in the folder."""
     files = [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)]
     labels = np.concatenate([cifar10.labels(file) for file in files])
     size = cifar10.RECORDS * 32 * 32 * 3
@@ -93,7 +77,8 @@ def _open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
     )
 
 
-def _open_images(conf: ImagesConf, cores: int | None) -> OpenData:
+def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
+    """A set of image files."""
     found = listing(conf)
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()

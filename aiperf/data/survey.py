@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
 
 from aiperf.data import cifar10
-from aiperf.data.dataset_config import (
-    Cifar10Conf,
-    DataSetConf,
-    DigitsConf,
-    FilesConf,
-    ImagenetConf,
-    ImagesConf,
-    SyntheticConf,
-)
-from aiperf.data.description import (
-    CIFAR10_MEAN,
-    CIFAR10_STD,
-    DIGITS,
-    SYNTHETIC_MEAN,
-    SYNTHETIC_STD,
-    DataSet,
-)
+from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, FilesConf, ImagesConf
+from aiperf.data.description import CIFAR10_MEAN, CIFAR10_STD, DataSet
 from aiperf.data.errors import MissingData
 from aiperf.data.samples import Samples, agree, list_folder, list_shards, tree
-from aiperf.errors import BadConfiguration
-
-KnownConf = DigitsConf | ImagesConf | Cifar10Conf | ImagenetConf | SyntheticConf
+from aiperf.data.set_module import module_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +35,12 @@ class Listing:
         )
 
 
-def known(conf: DataSetConf) -> KnownConf:
-    """The configuration as one of the closed set."""
-    if isinstance(conf, KnownConf):
-        return conf
-    raise BadConfiguration(
-        f"a data set is one of digits, images, cifar10, imagenet, synthetic; found {type(conf).__name__} {conf.name!r}"
-    )
-
-
 def describe(conf: DataSetConf) -> DataSet:
     """The set in numbers. Raises MissingData, saying what to put where, and DataError where it contradicts itself.
 
     Corrupt images are counted here, since nothing is decoded: an opened set may hold a few fewer.
     """
-    match known(conf):
-        case DigitsConf() as digits:
-            return replace(DIGITS, noise=digits.noise)
-        case SyntheticConf() as made_up:
-            return DataSet(
-                made_up.name,
-                made_up.training_images,
-                made_up.validation_images,
-                made_up.classes,
-                made_up.image,
-                made_up.channels,
-                SYNTHETIC_MEAN * made_up.channels,
-                SYNTHETIC_STD * made_up.channels,
-            )
-        case Cifar10Conf() as cifar:
-            if cifar10.find(root_of(cifar)) is not None:
-                return cifar10_binary(cifar)
-            images = cifar10_folders(cifar)
-            return listing(images).describe(images)
-        case ImagesConf() as images:
-            return listing(images).describe(images)
-        case ImagenetConf() as imagenet:
-            return listing(imagenet.as_images()).describe(imagenet.as_images())
-        case never:
-            assert_never(never)
+    return module_of(conf).describe(conf)
 
 
 def cifar10_binary(conf: Cifar10Conf) -> DataSet:

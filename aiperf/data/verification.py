@@ -11,87 +11,24 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import assert_never
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aiperf.data import cifar10
 from aiperf.data.checksums import FILE, Checked, Checksums, set_checksum
-from aiperf.data.dataset_config import (
-    Cifar10Conf,
-    DataSetConf,
-    DigitsConf,
-    FilesConf,
-    ImagenetConf,
-    ImagesConf,
-    SyntheticConf,
-)
+from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
 from aiperf.data.decode import Corrupt, check
-from aiperf.data.description import DataSet
 from aiperf.data.pack import pack as pack_shards
+from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.samples import Samples
-from aiperf.data.survey import cifar10_folders, describe, known, listing, root_of
+from aiperf.data.set_module import module_of
+from aiperf.data.survey import cifar10_binary, listing, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
 # Enough that no thread waits, few enough that an end by Ctrl-C comes at once.
 _AHEAD = 64
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareReport:
-    """What was found."""
-
-    description: DataSet
-    """As listed: corrupt images included."""
-    files: int
-    files_checked_now: int
-    """The others had been checked before, and have not changed."""
-    bytes: int
-    corrupt: tuple[tuple[str, str], ...]
-    """(file below the root, what the decoder said)."""
-    corrupt_limit: int
-    checksum: str | None
-    """SHA-256 of the whole set (see `checksums.set_checksum`); None for a set that lies in no files."""
-    checksums: Path | None
-    """Where each file's checksum stands."""
-    shards: int
-    """Written or found written; 0 where no packing was asked for."""
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether a run would accept the set."""
-        return len(self.corrupt) <= self.corrupt_limit
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The report in words."""
-        about = self.description
-        lines = [
-            f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
-            f"{about.classes:,} classes, {about.image}×{about.image}×{about.channels}"
-        ]
-        if about.name == "imagenet":
-            lines.append(
-                "all of ImageNet (ILSVRC-2012): may be ranked"
-                if about.is_full_imagenet
-                else "not all of ImageNet (1,281,167 and 50,000 images of 1000 classes): cannot be ranked"
-            )
-        if self.checksum is None:
-            return (*lines, "nothing to check: the set lies in no files of yours")
-        lines.append(f"{self.files:,} files, {self.bytes / 2**30:.2f} GiB; {self.files_checked_now:,} checked now")
-        lines.append(f"SHA-256 of the set {self.checksum}; of each file: {self.checksums}")
-        verdict = (
-            ""
-            if self.is_usable
-            else f": more than dataset.corrupt_limit={self.corrupt_limit}, a run will refuse the set"
-        )
-        lines.append(f"{len(self.corrupt)} corrupt images{verdict}")
-        lines += [f"  {name}: {reason}" for name, reason in self.corrupt]
-        if self.shards:
-            lines.append(f"{self.shards} shards packed")
-        return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +49,11 @@ def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Pa
     Checksums go to aiperf-checksums.jsonl in the set's root, or into the file `checksums`. Corrupt images are all listed,
     however many; they are not packed. Raises MissingData, DataError, and BadConfiguration where there is nothing to pack.
     """
-    match known(conf):
-        case DigitsConf() | SyntheticConf():
-            if pack is not None:
-                raise BadConfiguration(f"images that lie in files can be packed; data set {conf.name!r} lies in none")
-            return PrepareReport(describe(conf), 0, 0, 0, (), 0, None, None, 0)
-        case Cifar10Conf() as cifar:
-            folder = cifar10.find(root_of(cifar))
-            if folder is not None:
-                return _prepare_cifar10(cifar, folder, pack, out, checksums)
-            return _prepare_images(cifar10_folders(cifar), pack, out, checksums)
-        case ImagesConf() as images:
-            return _prepare_images(images, pack, out, checksums)
-        case ImagenetConf() as imagenet:
-            return _prepare_images(imagenet.as_images(), pack, out, checksums)
-        case never:
-            assert_never(never)
+    return module_of(conf).prepare(conf, pack, out, checksums)
 
 
-def _prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+    """Checks, and packs, a set of image files."""
     root = root_of(conf)
     found = listing(conf)
     splits = {"train": found.training, "val": found.validation}
@@ -166,9 +89,10 @@ def _prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums
     )
 
 
-def _prepare_cifar10(
-    conf: FilesConf, folder: Path, pack: Path | None, out: Console, checksums: Path | None
+def prepare_cifar10(
+    conf: Cifar10Conf, folder: Path, pack: Path | None, out: Console, checksums: Path | None
 ) -> PrepareReport:
+    """Checks CIFAR-10's binary version, whose files lie in the folder."""
     if pack is not None:
         raise BadConfiguration(
             "CIFAR-10's binary version holds pixels, not image files: nothing to pack; it is small as it is"
@@ -188,7 +112,7 @@ def _prepare_cifar10(
                 progress.advance(task)
     size = sum(line.bytes for line in lines)
     return PrepareReport(
-        describe(conf), len(lines), len(lines), size, (), conf.corrupt_limit, set_checksum(lines), held.path, 0
+        cifar10_binary(conf), len(lines), len(lines), size, (), conf.corrupt_limit, set_checksum(lines), held.path, 0
     )
 
 

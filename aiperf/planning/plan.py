@@ -25,9 +25,6 @@ from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, lo
 from searchers.history import Space
 from searchers.propose import RULES
 
-USUAL_START = {"digits": "digits_small", "cifar10": "resnet20", "images": "resnet20", "synthetic": "resnet20"}
-"""The starting graph of each data set; all others begin from the paper's resnet50_v1."""
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -148,7 +145,7 @@ def run_folder(word: str, runs: str = "runs") -> Path:
 
 
 def _start_graph(conf: RunConf, dataset: DataSet) -> Graph:
-    name = conf.start or USUAL_START.get(dataset.name, "resnet50_v1")
+    name = conf.start or conf.dataset.usual_start
     if name in STARTS:
         return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
     path = Path(name)

@@ -21,8 +21,9 @@ from aiperf.data.dataset_config import DataSetConf, DigitsConf, ImagesConf
 from aiperf.data.errors import DamagedData, DataError
 from aiperf.data.opening import open_data
 from aiperf.data.pack import pack
+from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.samples import INDEX, list_folder
-from aiperf.data.verification import PrepareReport, prepare
+from aiperf.data.verification import prepare
 from aiperf.errors import BadConfiguration
 from tests.data.folders import make
 from tests.data.walks import joined, training, validation

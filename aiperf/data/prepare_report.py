@@ -1,0 +1,71 @@
+"""What a check of a data set found, in numbers and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.data.description import DataSet
+from aiperf.errors import BadConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareReport:
+    """What was found."""
+
+    description: DataSet
+    """As listed: corrupt images included."""
+    files: int
+    files_checked_now: int
+    """The others had been checked before, and have not changed."""
+    bytes: int
+    corrupt: tuple[tuple[str, str], ...]
+    """(file below the root, what the decoder said)."""
+    corrupt_limit: int
+    checksum: str | None
+    """SHA-256 of the whole set (see `checksums.set_checksum`); None for a set that lies in no files."""
+    checksums: Path | None
+    """Where each file's checksum stands."""
+    shards: int
+    """Written or found written; 0 where no packing was asked for."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a run would accept the set."""
+        return len(self.corrupt) <= self.corrupt_limit
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The report in words."""
+        about = self.description
+        lines = [
+            f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
+            f"{about.classes:,} classes, {about.image}×{about.image}×{about.channels}"
+        ]
+        if about.name == "imagenet":
+            lines.append(
+                "all of ImageNet (ILSVRC-2012): may be ranked"
+                if about.is_full_imagenet
+                else "not all of ImageNet (1,281,167 and 50,000 images of 1000 classes): cannot be ranked"
+            )
+        if self.checksum is None:
+            return (*lines, "nothing to check: the set lies in no files of yours")
+        lines.append(f"{self.files:,} files, {self.bytes / 2**30:.2f} GiB; {self.files_checked_now:,} checked now")
+        lines.append(f"SHA-256 of the set {self.checksum}; of each file: {self.checksums}")
+        verdict = (
+            ""
+            if self.is_usable
+            else f": more than dataset.corrupt_limit={self.corrupt_limit}, a run will refuse the set"
+        )
+        lines.append(f"{len(self.corrupt)} corrupt images{verdict}")
+        lines += [f"  {name}: {reason}" for name, reason in self.corrupt]
+        if self.shards:
+            lines.append(f"{self.shards} shards packed")
+        return tuple(lines)
+
+
+def nothing_to_check(description: DataSet, pack: Path | None) -> PrepareReport:
+    """The report of a set that lies in no files. Raises BadConfiguration where it should be packed."""
+    if pack is not None:
+        raise BadConfiguration(f"images that lie in files can be packed; data set {description.name!r} lies in none")
+    return PrepareReport(description, 0, 0, 0, (), 0, None, None, 0)

@@ -1,0 +1,45 @@
+"""CIFAR-10 as a data set: its published binary version, or (a part of) it as class folders of image files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from aiperf.data import cifar10
+from aiperf.data.dataset_config import Cifar10Conf
+from aiperf.data.description import DataSet
+from aiperf.data.prepare_report import PrepareReport
+from aiperf.data.sets import images
+from aiperf.data.survey import cifar10_binary, cifar10_folders, root_of
+
+if TYPE_CHECKING:
+    from aiperf.data.opened import OpenData
+
+
+def describe(conf: Cifar10Conf) -> DataSet:
+    """The set in numbers: as published, or by the names of its files."""
+    if cifar10.find(root_of(conf)) is not None:
+        return cifar10_binary(conf)
+    return images.describe(cifar10_folders(conf))
+
+
+def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
+    """Pixels in memory, one copy a host; class folders as other images."""
+    folder = cifar10.find(root_of(conf))
+    if folder is None:
+        return images.open_data(cifar10_folders(conf), cores)
+    from aiperf.data.opening import open_cifar10
+
+    return open_cifar10(conf, folder)
+
+
+def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+    """Every file read and hashed, and decoded where it is an image."""
+    folder = cifar10.find(root_of(conf))
+    if folder is None:
+        return images.prepare(cifar10_folders(conf), pack, out, checksums)
+    from aiperf.data.verification import prepare_cifar10
+
+    return prepare_cifar10(conf, folder, pack, out, checksums)

@@ -1,0 +1,42 @@
+"""Images made up from a seed as a data set: what they are in numbers, and made. They lie in no files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.data.description import SYNTHETIC_MEAN, SYNTHETIC_STD, DataSet
+from aiperf.data.prepare_report import PrepareReport, nothing_to_check
+
+if TYPE_CHECKING:
+    from aiperf.data.opened import OpenData
+
+
+def describe(conf: SyntheticConf) -> DataSet:
+    """The set in numbers, as configured."""
+    return DataSet(
+        conf.name,
+        conf.training_images,
+        conf.validation_images,
+        conf.classes,
+        conf.image,
+        conf.channels,
+        SYNTHETIC_MEAN * conf.channels,
+        SYNTHETIC_STD * conf.channels,
+    )
+
+
+def open_data(conf: SyntheticConf, cores: int | None) -> OpenData:
+    """Prototypes and noise in memory; nothing is decoded, by however many cores."""
+    from aiperf.data import synthetic
+    from aiperf.data.opened import OpenData
+
+    return OpenData(describe(conf), *synthetic.open_splits(conf), augment=False, how="made up in memory")
+
+
+def prepare(conf: SyntheticConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+    """There is nothing to check."""
+    return nothing_to_check(describe(conf), pack)

@@ -6,10 +6,11 @@ a field's own line holds its default. A misspelt option, group or choice is refu
 
 from __future__ import annotations
 
-import difflib
-import re
+import types
+import typing
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,16 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
-from aiperf.data.dataset_config import (
-    Cifar10Conf,
-    DataSetConf,
-    DigitsConf,
-    ImagenetConf,
-    ImagesConf,
-    SyntheticConf,
-)
+import conf as conf_folder
+from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
+from aiperf.option_words import Options, check
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.train.trainer_config import TrainerConf
-from cluster.simulated import ClusterConf, SimulatedConf
-from searchers.searcher_config import EvolutionConf, HpoConf, MorphismConf, OffConf, RandomConf, SearcherConf, TpeConf
+from cluster.simulated import CLUSTERS, ClusterConf
+from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf
 
 
 @dataclass
@@ -101,34 +97,75 @@ class RunConf:
             self.trainer = replace(self.trainer, decay_epochs=self.schedule.epochs[-1])
 
 
-_CHOSEN_BY_NAME: dict[str, tuple[type[Any], ...]] = {
-    "dataset": (DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf),
-    "searcher": (MorphismConf, EvolutionConf, RandomConf),
-    "hpo": (TpeConf, OffConf),
+_CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
+    DataSetConf: DATA_SETS,
+    SearcherConf: SEARCHERS,
+    HpoConf: TUNINGS,
+    ClusterConf: CLUSTERS,
 }
-GROUPS = ("dataset", "schedule", "searcher", "hpo", "trainer", "cluster")
+"""Parts of a run of which one class among several is chosen. The first field of such a part says which it is."""
+
+
+def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
+    """The dataclasses that each part of the configuration may be, as the fields of RunConf say."""
+    hints = typing.get_type_hints(RunConf)
+    kinds = {each.name: _without_none(hints[each.name]) for each in fields(RunConf)}
+    parts: dict[str, type[Any]] = {
+        name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
+    return {name: _CHOSEN.get(part, (part,)) for name, part in parts.items()}
+
+
+def _without_none(hint: Any) -> Any:
+    if isinstance(hint, types.UnionType):
+        (hint,) = (each for each in hint.__args__ if each is not types.NoneType)
+    return hint
+
+
+def name_of_choice(schema: type[Any]) -> str | None:
+    """The name under which a class is chosen, as the journal holds it; None for a part that is always the same class."""
+    is_chosen = any(schema in several for several in _CHOSEN.values())
+    return str(fields(schema)[0].default) if is_chosen else None
+
+
+def choices(group: str) -> list[str]:
+    """The choices of a group: the files that lie in it."""
+    return sorted(path.stem for path in (Path(conf_folder.__path__[0]) / group).glob("*.yaml"))
+
+
+GROUPS = tuple(part for part in schemas_of_parts() if choices(part))
+
+
+def option_names() -> list[str]:
+    """Every option there is, whatever the choices: 'schedule.duration_seconds', …"""
+    return list(_options().known)
+
+
+@cache
+def _options() -> Options:
+    parts = schemas_of_parts()
+    own = [each.name for each in fields(RunConf) if each.name not in parts]
+    nested = {f"{part}.{each.name}" for part, schemas in parts.items() for schema in schemas for each in fields(schema)}
+    return Options(
+        names=tuple(sorted([*own, *nested])),
+        choices={group: tuple(choices(group)) for group in GROUPS},
+        absent=frozenset(each.name for each in fields(RunConf) if each.name in parts and each.default is None),
+        set_by_choice=frozenset(
+            f"{part}.{fields(schema)[0].name}"
+            for part, schemas in parts.items()
+            for schema in schemas
+            if name_of_choice(schema) is not None
+        ),
+    )
 
 
 def register() -> None:
-    """Makes the typed schemas known to Hydra; harmless when done twice."""
+    """Makes the typed schemas known to Hydra, as NAME_schema for conf/GROUP/NAME.yaml; harmless when done twice."""
     store = ConfigStore.instance()
     store.store(name="run_schema", node=RunConf)
-    for name, schema in (
-        ("digits", DigitsConf),
-        ("images", ImagesConf),
-        ("cifar10", Cifar10Conf),
-        ("imagenet", ImagenetConf),
-        ("synthetic", SyntheticConf),
-    ):
-        store.store(group="dataset", name=f"{name}_schema", node=schema)
-    store.store(group="schedule", name="schedule_schema", node=ScheduleConf)
-    store.store(group="searcher", name="morphism_schema", node=MorphismConf)
-    store.store(group="searcher", name="evolution_schema", node=EvolutionConf)
-    store.store(group="searcher", name="random_schema", node=RandomConf)
-    store.store(group="hpo", name="tpe_schema", node=TpeConf)
-    store.store(group="hpo", name="off_schema", node=OffConf)
-    store.store(group="trainer", name="trainer_schema", node=TrainerConf)
-    store.store(group="cluster", name="simulated_schema", node=SimulatedConf)
+    for group in GROUPS:
+        for schema in schemas_of_parts()[group]:
+            store.store(group=group, name=f"{name_of_choice(schema) or group}_schema", node=schema)
 
 
 def configure(words: Sequence[str]) -> RunConf:
@@ -137,17 +174,61 @@ def configure(words: Sequence[str]) -> RunConf:
     Raises:
         BadConfiguration: an option, group or value that there is not; the message names the nearest right one.
     """
-    _check_form(words)
+    check(words, _options())
     register()
     GlobalHydra.instance().clear()
     with initialize_config_module(version_base="1.3", config_module="conf"):
         try:
-            composed = compose(config_name="config", overrides=list(words))
-            built = OmegaConf.to_object(composed)
+            built = OmegaConf.to_object(compose(config_name="config", overrides=list(words)))
         except (HydraException, OmegaConfBaseException) as error:
-            raise BadConfiguration(_mended(error, words)) from error
+            raise BadConfiguration(_told(_first_cause(error), words)) from error
     assert isinstance(built, RunConf)
     return built
+
+
+def _first_cause(error: BaseException) -> OmegaConfBaseException:
+    """What Hydra wrapped. Whatever else it may refuse was checked before: that would be a fault of ours, and flies on."""
+    while isinstance(error.__cause__, HydraException | OmegaConfBaseException):
+        error = error.__cause__
+    if not isinstance(error, OmegaConfBaseException):
+        raise error
+    return error
+
+
+def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
+    """From the kind of the error and the option it is about: its text is the library's matter."""
+    option = error.full_key or ""
+    found = next((word for word in words if word.lstrip("+").partition("=")[0] == option), " ".join(words))
+    part, _, name = option.partition(".")
+    schemas = schemas_of_parts().get(part, (RunConf,))
+    of = [schema for schema in schemas if (name or part) in schema.__dataclass_fields__]
+    if isinstance(error, ConfigKeyError | ConfigAttributeError):
+        if not of:
+            return f"there is no {option!r}; found {found}"
+        # Whether it is an option at all was checked before: so it is one of another choice.
+        those = ", ".join(f"{part}={name_of_choice(schema)}" for schema in of)
+        return f"{option} goes with {those}; another {part} is chosen here"
+    if isinstance(error, ValidationError) and of:
+        return f"{option} is {_law(typing.get_type_hints(of[0])[name or part])}; found {found}"
+    return f"{option or 'a value'} cannot be made of {found} ({type(error).__name__})"
+
+
+_LAWS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def _law(hint: Any) -> str:
+    """What fits a field, in words.
+
+    >>> _law(int | None), _law(list[float])
+    ('a whole number or null', 'a list, each of which is a number')
+    """
+    if isinstance(hint, types.UnionType):
+        return f"{_law(_without_none(hint))} or null"
+    if typing.get_origin(hint) is list:
+        return f"a list, each of which is {_law(hint.__args__[0])}"
+    if is_dataclass(hint):
+        return f"{{{', '.join(f'{each.name}: …' for each in fields(hint))}}}"
+    return _LAWS[hint]
 
 
 def as_plain(conf: RunConf) -> dict[str, Any]:
@@ -156,99 +237,21 @@ def as_plain(conf: RunConf) -> dict[str, Any]:
 
 
 def from_plain(plain: dict[str, Any]) -> RunConf:
-    """The configuration that a journal's first line holds."""
+    """The configuration that a journal's first line holds.
+
+    Raises:
+        BadConfiguration: a part is none that can be chosen here.
+    """
     told = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
-    for group, schemas in _CHOSEN_BY_NAME.items():
-        named = {schema().name: schema for schema in schemas}
-        told[group] = msgspec.convert(plain[group], named[plain[group]["name"]])
-    simple = {
-        "schedule": ScheduleConf,
-        "trainer": TrainerConf,
-        "budget": BudgetConf,
-        "batch": BatchConf,
-        "limits": LimitsConf,
-    }
-    for group, schema in simple.items():
-        told[group] = msgspec.convert(plain[group], schema)
-    if plain["cluster"] is not None:
-        told["cluster"] = msgspec.convert(plain["cluster"], SimulatedConf)
+    for part, schemas in schemas_of_parts().items():
+        if plain[part] is not None:
+            told[part] = msgspec.convert(plain[part], _chosen(part, schemas, plain[part]))
     return RunConf(**told)
 
 
-def _check_form(words: Sequence[str]) -> None:
-    """What Hydra would answer with a traceback or the name of a class of its own."""
-    keys = [word.lstrip("+~").partition("=")[0] for word in words]
-    for word, key in zip(words, keys, strict=True):
-        if "=" not in word and not word.startswith("~"):
-            right = f"{key}=…" if key in option_names() else None
-            raise BadConfiguration(
-                f"an option is written key=value; found {word!r}"
-                + (f" (did you mean {right!r}?)" if right else _nearest(key, option_names()))
-            )
-        if key == "cluster" and not word.startswith(("+", "~")):
-            raise BadConfiguration(f"no cluster is named unless one is added: +{word}")
-        if key.startswith("cluster.") and "cluster" not in keys:
-            raise BadConfiguration(
-                f"{word} is about a cluster, and none is named: add +cluster={'|'.join(choices('cluster'))}"
-            )
-
-
-def _mended(error: Exception, words: Sequence[str]) -> str:
-    """The library's message, with what was probably meant."""
-    while isinstance(error.__cause__, HydraException | OmegaConfBaseException):
-        error = error.__cause__
-    text = str(error).strip().splitlines()
-    message = text[0] if text else type(error).__name__
-    key_lines = [line.split(":", 1)[1].strip() for line in text if line.strip().startswith("full_key:")]
-    if key_lines and key_lines[0]:
-        message = f"{key_lines[0]}: {message}"
-    for word in words:
-        key, _, value = word.lstrip("+~").partition("=")
-        wrong_choice = key in GROUPS and value not in choices(key)
-        if wrong_choice:
-            return f"{key}={value}: {key} is one of {', '.join(choices(key))}{_nearest(value, choices(key))}"
-        if key not in option_names() and re.fullmatch(r"[\w.]+", key):
-            return f"there is no option {key!r}{_nearest(key, option_names())}. `python -m aiperf --help` lists them"
-        group, _, option = key.partition(".")
-        schemas = _CHOSEN_BY_NAME.get(group, ())
-        if f"Key '{option}' not in" in message and schemas:
-            those = [schema().name for schema in schemas if option in schema.__dataclass_fields__]
-            return f"{key} goes with {', '.join(f'{group}={name}' for name in those)}; another {group} is chosen here"
-    return message
-
-
-def _nearest(word: str, right: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, right, n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-def choices(group: str) -> list[str]:
-    """The choices of a group: the files that lie in it."""
-    folder = Path(str(__import__("conf").__path__[0])) / group
-    return sorted(path.stem for path in folder.glob("*.yaml"))
-
-
-def schemas_of_groups() -> dict[str, tuple[type[Any], ...]]:
-    """The dataclasses behind each part of the configuration."""
-    return {
-        **_CHOSEN_BY_NAME,
-        "schedule": (ScheduleConf,),
-        "trainer": (TrainerConf,),
-        "budget": (BudgetConf,),
-        "batch": (BatchConf,),
-        "limits": (LimitsConf,),
-        "cluster": (SimulatedConf,),
-    }
-
-
-def option_names() -> list[str]:
-    """Every option there is, whatever the choices: 'schedule.duration_seconds', …"""
-    groups = schemas_of_groups()
-    own = [name for name in RunConf.__dataclass_fields__ if name not in groups]
-    nested = {
-        f"{group}.{name}"
-        for group, schemas in groups.items()
-        for schema in schemas
-        for name in schema.__dataclass_fields__
-    }
-    return sorted([*own, *GROUPS, *nested])
+def _chosen(part: str, schemas: tuple[type[Any], ...], plain: dict[str, Any]) -> type[Any]:
+    named = {name_of_choice(schema): schema for schema in schemas}
+    name = None if None in named else plain[fields(schemas[0])[0].name]
+    if name not in named:
+        raise BadConfiguration(f"{part} is one of {', '.join(map(str, named))}; the journal holds {name!r}")
+    return named[name]

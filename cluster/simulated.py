@@ -81,3 +81,7 @@ class SimulatedConf(ClusterConf):
     """Faults to inject, by name or as "name(parameter=value, …)": see docs/simulation.md."""
     profile: str | None = None
     """Take step, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
+
+
+CLUSTERS: tuple[type[ClusterConf], ...] = (SimulatedConf,)
+"""All that can be added, under their kinds; conf/cluster/KIND.yaml holds what a choice sets besides."""

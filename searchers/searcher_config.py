@@ -5,6 +5,7 @@ Fields are plain so that Hydra can merge them; `build()` makes the searcher or t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ class SearcherConf:
 
     def build(self) -> Searcher:
         """The searcher; raises UnusableConf."""
-        raise UnusableConf("a searcher is one of 'morphism', 'evolution', 'random'; none was chosen")
+        raise UnusableConf(f"a searcher is one of {_names(SEARCHERS)}; none was chosen")
 
 
 @dataclass
@@ -42,7 +43,7 @@ class HpoConf:
 
     def build(self) -> Tuner | None:
         """The tuner, None for no tuning; raises UnusableConf."""
-        raise UnusableConf("hpo is one of 'tpe', 'off'; none was chosen")
+        raise UnusableConf(f"hpo is one of {_names(TUNINGS)}; none was chosen")
 
 
 @dataclass
@@ -131,6 +132,16 @@ class OffConf(HpoConf):
     def build(self) -> None:
         """No tuner."""
         return
+
+
+SEARCHERS: tuple[type[SearcherConf], ...] = (MorphismConf, EvolutionConf, RandomConf)
+"""All that can be chosen, under their names; conf/searcher/NAME.yaml holds what a choice sets besides."""
+TUNINGS: tuple[type[HpoConf], ...] = (TpeConf, OffConf)
+"""Likewise; conf/hpo/NAME.yaml."""
+
+
+def _names(schemas: Sequence[type[SearcherConf] | type[HpoConf]]) -> str:
+    return ", ".join(repr(schema().name) for schema in schemas)
 
 
 def _at_least(name: str, least: int, **values: float) -> None:

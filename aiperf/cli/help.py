@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from aiperf.__main__ import VERBS
-from aiperf.config import GROUPS, RunConf, choices, schemas_of_groups
+from aiperf.config import GROUPS, RunConf, choices, name_of_choice, schemas_of_parts
 from aiperf.ranking.required import written
 
 EXAMPLES = (
@@ -47,11 +47,11 @@ def main(words: Sequence[str]) -> int:
         absent = " (absent: this machine; add with +cluster=…)" if group == "cluster" else ""
         print(f"  {group:<10} {', '.join(choices(group))}{absent}")
     print("\noptions of a run:")
-    _options(RunConf, "", skip=schemas_of_groups().keys())
-    for group, schemas in schemas_of_groups().items():
+    _options(RunConf, "", skip=schemas_of_parts().keys())
+    for group, schemas in schemas_of_parts().items():
         shown: set[str] = set()
         for schema in schemas:
-            of = f" ({schema().name})" if len(schemas) > 1 and hasattr(schema, "name") else ""
+            of = f" ({name_of_choice(schema)})" if len(schemas) > 1 else ""
             print(f"\n{group}{of}: {inspect.getdoc(schema)}")
             _options(schema, f"{group}.", skip=shown)
             shown |= {field.name for field in fields(schema)}

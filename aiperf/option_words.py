@@ -1,0 +1,109 @@
+"""Whether the words of a command line name options that there are: checked before Hydra composes anything from them.
+
+A function of values: what options and choices there are is handed in. Hydra's own parser reads the words, so that one grammar
+holds; whether a value fits its option is for the composition to say.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import OverrideParseException
+
+from aiperf.errors import BadConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What can be said."""
+
+    names: tuple[str, ...]
+    """Every option, whatever the choices: 'seed', 'schedule.duration_seconds', …"""
+    choices: Mapping[str, tuple[str, ...]]
+    """Of each group."""
+    absent: frozenset[str]
+    """Groups of which nothing is chosen unless it is added: '+cluster=…'."""
+    set_by_choice: frozenset[str]
+    """Names that a choice gives to itself, as the journal holds them: 'searcher.name'."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Whatever may stand before an equals sign, in order."""
+        return tuple(sorted({*self.names, *self.choices}))
+
+
+def check(words: Sequence[str], options: Options) -> None:
+    """Raises BadConfiguration for the first word that says nothing there is; the message names the nearest right one."""
+    keys = [word.lstrip("+~").partition("=")[0] for word in words]
+    for word, key in zip(words, keys, strict=True):
+        if "=" not in word and not word.startswith("~"):
+            near = f" (did you mean '{key}=…'?)" if key in options.known else nearest(key, options.known)
+            raise BadConfiguration(f"an option is written key=value; found {word!r}{near}")
+        for group in options.absent:
+            if key == group and not word.startswith("+"):
+                raise BadConfiguration(f"no {group} is named unless one is added: +{word.lstrip('~')}")
+            if key.startswith(f"{group}.") and group not in keys:
+                raise BadConfiguration(
+                    f"{word} is about a {group}, and none is named: add +{group}={'|'.join(options.choices[group])}"
+                )
+        _check_word(word, _parsed(word), options)
+
+
+def _parsed(word: str) -> Override:
+    try:
+        (override,) = OverridesParser.create().parse_overrides([word])
+    except OverrideParseException as error:
+        raise BadConfiguration(
+            f"an option is written key=value, and a value with spaces, quotes or brackets within quotes; found {word!r}"
+        ) from error
+    return override
+
+
+def _check_word(word: str, override: Override, options: Options) -> None:
+    key = override.get_key_element().lstrip("+~")
+    for name in _named(key, override, options):
+        if name not in options.known:
+            raise BadConfiguration(
+                f"there is no option {name!r}{nearest(name, options.known)}. `python -m aiperf --help` lists them"
+            )
+        if name in options.set_by_choice:
+            group, _, _ = name.partition(".")
+            raise BadConfiguration(f"{name} is set by the choice: {group} is one of {_listed(options.choices[group])}")
+    if override.type is OverrideType.DEL:
+        raise BadConfiguration(f"nothing is taken out of a configuration; leave {word!r} out, or give {key} a value")
+    needed = OverrideType.ADD if key in options.absent else OverrideType.CHANGE
+    if override.type is not needed:
+        plus = "one plus" if needed is OverrideType.ADD else "no plus"
+        right = word.lstrip("+") if needed is OverrideType.CHANGE else f"+{word.lstrip('+')}"
+        raise BadConfiguration(f"{key} is said with {plus}; found {word!r}: write {right}")
+    if override.is_sweep_override():
+        raise BadConfiguration(f"an option has one value; found {word!r}")
+    if key in options.choices and override.value() not in options.choices[key]:
+        value = word.partition("=")[2]
+        raise BadConfiguration(
+            f"{key}={value}: {key} is one of {_listed(options.choices[key])}{nearest(value, options.choices[key])}"
+        )
+
+
+def _named(key: str, override: Override, options: Options) -> Iterator[str]:
+    """The options that a word names: its key, or those of a whole part written as {factor: 3}."""
+    value = override.value() if override.type is not OverrideType.DEL else None
+    is_part = any(name.startswith(f"{key}.") for name in options.names) and key not in options.known
+    if is_part and isinstance(value, dict):
+        yield from (f"{key}.{name}" for name in value)
+    else:
+        yield key
+
+
+def nearest(word: str, right: Sequence[str]) -> str:
+    """' (did you mean …?)', or nothing where nothing is near."""
+    near = difflib.get_close_matches(word, right, n=1, cutoff=0.5)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _listed(choices: Sequence[str]) -> str:
+    return ", ".join(choices)

@@ -1,0 +1,81 @@
+"""Words that name no option are refused, whatever form they have; and what can be chosen is what the classes and files say."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiperf.config import GROUPS, RunConf, as_plain, choices, configure, from_plain, name_of_choice, schemas_of_parts
+from aiperf.errors import BadConfiguration
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("+trainer.foo=2",), "there is no option 'trainer.foo'"),
+        (("+cluster=simulated", "++cluster.wrkers=2"), "did you mean 'cluster.workers'?"),
+        (("hydra.run.dir=elsewhere",), "there is no option 'hydra.run.dir'"),
+        (("budget={fctor: 3}",), "did you mean 'budget.factor'?"),
+        (("~seed",), "nothing is taken out of a configuration; leave '~seed' out"),
+        (("+seed=3",), "seed is said with no plus; found '+seed=3': write seed=3"),
+        (
+            ("++cluster=simulated",),
+            "cluster is said with one plus; found '++cluster=simulated': write +cluster=simulated",
+        ),
+        (
+            ("searcher.name=random",),
+            "searcher.name is set by the choice: searcher is one of evolution, morphism, random",
+        ),
+        (("dataset.name=imagenet",), "dataset.name is set by the choice"),
+        (("schedule=[1]",), "schedule is one of quick, ranking"),
+        (("dataset=null",), "dataset is one of cifar10, digits, imagenet, images, synthetic"),
+        (("seed=1,2",), "an option has one value; found 'seed=1,2'"),
+        (("=1",), "there is no option ''"),
+        (("name='x",), "a value with spaces, quotes or brackets within quotes"),
+        (("seed=x",), "seed is a whole number; found seed=x"),
+        (("seed=null",), "seed is a whole number; found seed=null"),
+        (("trainer.ranks=1.5",), "trainer.ranks is a whole number or null; found trainer.ranks=1.5"),
+        (("trainer.precision=[1]",), "trainer.precision is text; found"),
+        (("schedule.epochs=[a]",), "schedule.epochs"),
+        (("+cluster=simulated", "cluster.links=3"), "cluster.links is a list, each of which is {width: …"),
+        (
+            ("+cluster=simulated", "cluster.links=[{wdth: 3}]"),
+            "there is no 'wdth'; found +cluster=simulated cluster.links=",
+        ),
+        (("name=${nothing}",), "name cannot be made of name=${nothing}"),
+        (("searcher.parents=9", "searcher=random"), "searcher.parents goes with searcher=morphism"),
+    ],
+)
+def test_what_names_no_option_or_fits_none_is_refused_and_never_ignored(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(BadConfiguration) as refused:
+        configure(words)
+
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("budget={factor: 3}",), ("+cluster=simulated", "cluster.links=[{width: 3}]")],
+)
+def test_what_a_journal_holds_of_a_configuration_makes_it_again(words: tuple[str, ...]) -> None:
+    conf = configure(words)
+
+    assert from_plain(as_plain(conf)) == conf
+
+
+@pytest.mark.parametrize("group", [group for group in GROUPS if name_of_choice(schemas_of_parts()[group][0])])
+def test_what_can_be_chosen_are_the_classes_of_the_one_list_each_with_its_file(group: str) -> None:
+    listed = [str(name_of_choice(schema)) for schema in schemas_of_parts()[group]]
+
+    assert sorted(listed) == choices(group)
+    plus = "+" if RunConf.__dataclass_fields__[group].default is None else ""
+    built = {name: getattr(configure([f"{plus}{group}={name}"]), group) for name in listed}
+    assert {name: name_of_choice(type(part)) for name, part in built.items()} == {name: name for name in listed}
+
+
+def test_a_journal_with_a_choice_that_is_not_here_is_refused_by_name() -> None:
+    plain = as_plain(configure(["dataset=synthetic"]))
+    plain["dataset"]["name"] = "flowers"
+
+    with pytest.raises(BadConfiguration, match=r"dataset is one of digits, .*; the journal holds 'flowers'"):
+        from_plain(plain)

@@ -112,7 +112,7 @@ def train(images: Path, image: int, start_name: str, seeds: int, out: Path) -> N
 
     torch.set_num_threads(1)
     is_digits = str(images) == "digits"
-    data_conf = DigitsConf() if is_digits else ImagesConf(root=str(images), image=image)
+    data_conf = DigitsConf(noise=0.3, shift=1) if is_digits else ImagesConf(root=str(images), image=image)
     channels = 1 if is_digits else 3
     graph = start(start_name, image=8 if is_digits else image, channels=channels, classes=10)
     budget = Budget.of(graph, 4.0)
@@ -153,10 +153,10 @@ def train(images: Path, image: int, start_name: str, seeds: int, out: Path) -> N
             young, old = 100 * seed + 1, 100 * seed + 2
             trained(f"young-{seed}", young, None, (), ROUNDS[0])
             trained(f"start-{seed}", old, None, (), EPOCHS)
-            for context, parent in enumerate((young, old, young, old)):
-                random = Random(f"{seed} {context}")
-                morphs = _drawn(graph, budget, 1 + context // 2, random)
-                trained(f"child-{seed}-{context}", 100 * seed + 10 + context, parent, morphs, EPOCHS)
+            for child, parent in enumerate((young, old, young, old)):
+                random = Random(f"{seed} {child}")
+                morphs = _drawn(graph, budget, 1 + child // 2, random)
+                trained(f"child-{seed}-{child}", 100 * seed + 10 + child, parent, morphs, EPOCHS)
 
 
 def _drawn(graph: Graph, budget: Budget, count: int, random: Random) -> tuple[dict[str, Any], ...]:
@@ -172,7 +172,7 @@ def main() -> None:
     """Trains, or prints Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="+", help="'train', or CSV files")
-    parser.add_argument("--images", type=Path, help="'digits', or a folder with train/CLASS/* and val/CLASS/*")
+    parser.add_argument("--images", type=Path, help="'digits' (with the default run's noise and shifts), or a folder with train/CLASS/* and val/CLASS/*")
     parser.add_argument("--image", type=int, default=16)
     parser.add_argument("--start", default="resnet20")
     parser.add_argument("--seeds", type=int, default=2)

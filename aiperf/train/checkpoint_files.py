@@ -1,7 +1,8 @@
-"""Where a run's checkpoints lie: one file for each trial and epoch, `trial-7.epoch-3.pt`. No torch here.
+"""Where a run's checkpoints lie: one file for each trial and epoch, `trial-7.epoch-3.safetensors`. No torch here.
 
 Several epochs of a trial may stand at a time: a driver that was killed knows only the epochs that it wrote into its
-journal, and takes the trial up after the last of those. Who inherits from a trial takes its newest.
+journal, and takes the trial up after the last of those. Who inherits from a trial takes its newest. Files of releases up to
+0.2 end in `.pt`; a run of theirs that is resumed has both.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-_NAME = re.compile(r"trial-(?P<trial>\d+)\.epoch-(?P<epoch>\d+)\.pt")
+_ENDS = (".safetensors", ".pt")
+"""Ours, and that of releases up to 0.2."""
+_NAME = re.compile(r"trial-(?P<trial>\d+)\.epoch-(?P<epoch>\d+)\.(?:safetensors|pt)")
+
+
+def is_of_old_form(path: Path) -> bool:
+    """Whether a release up to 0.2 wrote the file."""
+    return path.suffix == _ENDS[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +30,30 @@ class CheckpointFolder:
     path: Path
 
     def file(self, trial: int, epoch: int) -> Path:
-        return self.path / f"trial-{trial}.epoch-{epoch}.pt"
+        """Where it is to be written."""
+        return self._files(trial, epoch)[0]
+
+    def _files(self, trial: int, epoch: int) -> list[Path]:
+        """Where it can be, ours first: an epoch that was trained again is read as it was written last."""
+        return [self.path / f"trial-{trial}.epoch-{epoch}{end}" for end in _ENDS]
+
+    def written(self, trial: int, epoch: int) -> Path | None:
+        return next((file for file in self._files(trial, epoch) if file.exists()), None)
 
     def epochs(self, trial: int) -> tuple[int, ...]:
         """The epochs after which the trial can be taken up, ascending."""
-        found = (_NAME.fullmatch(file.name) for file in self.path.glob(f"trial-{trial}.epoch-*.pt"))
-        return tuple(sorted(int(match["epoch"]) for match in found if match))
+        found = (_NAME.fullmatch(file.name) for file in self.path.glob(f"trial-{trial}.epoch-*"))
+        return tuple(sorted({int(match["epoch"]) for match in found if match}))
 
     def newest(self, trial: int) -> Path | None:
         epochs = self.epochs(trial)
-        return self.file(trial, epochs[-1]) if epochs else None
+        return self.written(trial, epochs[-1]) if epochs else None
 
     def drop(self, trial: int) -> None:
         """Removes all of a trial's, what a killed rank had begun to write included. None there is not an error: it may have
         been dropped before."""
         for epoch in self.epochs(trial):
-            self.file(trial, epoch).unlink(missing_ok=True)
+            self._remove(trial, epoch)
         for begun in self.path.glob(f".trial-{trial}.epoch-*.tmp"):
             begun.unlink(missing_ok=True)
 
@@ -47,7 +63,12 @@ class CheckpointFolder:
         epochs = self.epochs(trial)
         for epoch, successor in pairwise(epochs):
             try:
-                if now - self.file(trial, successor).stat().st_mtime >= seconds:
-                    self.file(trial, epoch).unlink(missing_ok=True)
+                following = self.written(trial, successor)
+                if following is not None and now - following.stat().st_mtime >= seconds:
+                    self._remove(trial, epoch)
             except FileNotFoundError:
                 continue  # dropped by another worker meanwhile
+
+    def _remove(self, trial: int, epoch: int) -> None:
+        for file in self._files(trial, epoch):
+            file.unlink(missing_ok=True)

@@ -5,16 +5,18 @@ import pickle
 import threading
 from concurrent.futures import Future
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file
 
 from aiperf.train import checkpoint
 from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, Writer, copied, load, save
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.weight_cache import WeightCache
 
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:
@@ -32,7 +34,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert torch.equal(read.weights["conv.weight"], torch.ones(2, 3))
     assert read.weights["norm.num_batches_tracked"].item() == 5
     assert torch.equal(read.momentum["conv.weight"], torch.ones(2, 3))
-    assert [file.name for file in tmp_path.iterdir()] == ["trial-3.epoch-2.pt"]
+    assert [file.name for file in tmp_path.iterdir()] == ["trial-3.epoch-2.safetensors"]
 
 
 def test_without_an_epoch_the_newest_is_read(tmp_path: Path) -> None:
@@ -48,13 +50,13 @@ def test_a_checkpoint_that_is_not_there_is_said_so(tmp_path: Path) -> None:
         load(CheckpointFolder(tmp_path), 3, "f00d", 2)
 
 
-@pytest.mark.parametrize("keep", [0, 1, 100, 700])
+@pytest.mark.parametrize("keep", [0, 1, 7, 8, 100, 400, -1])
 def test_a_torn_file_is_refused_by_name(tmp_path: Path, keep: int) -> None:
     folder = CheckpointFolder(tmp_path)
     path = save(snapshot(), folder)
     path.write_bytes(path.read_bytes()[:keep])
 
-    with pytest.raises(DamagedCheckpoint, match=r"trial-3\.epoch-1\.pt"):
+    with pytest.raises(DamagedCheckpoint, match=r"trial-3\.epoch-1\.safetensors"):
         load(folder, 3, "f00d", 1)
 
 
@@ -64,14 +66,102 @@ def test_a_file_that_would_run_a_command_is_refused_without_running_it(tmp_path:
             return os.mkdir, (str(tmp_path / "executed"),)
 
     folder = CheckpointFolder(tmp_path)
-    torch.save({"format": 1, "weights": Hostile()}, folder.file(3, 1))
-    with pytest.raises(DamagedCheckpoint):
-        load(folder, 3, "f00d", 1)
-    folder.file(3, 1).write_bytes(pickle.dumps(Hostile()))
-    with pytest.raises(DamagedCheckpoint):
-        load(folder, 3, "f00d", 1)
+    for file in (tmp_path / "trial-3.epoch-1.pt", folder.file(3, 1)):
+        torch.save({"format": 1, "weights": Hostile()}, file)
+        with pytest.raises(DamagedCheckpoint):
+            load(folder, 3, "f00d", 1)
+        file.write_bytes(pickle.dumps(Hostile()))
+        with pytest.raises(DamagedCheckpoint):
+            load(folder, 3, "f00d", 1)
 
     assert not (tmp_path / "executed").exists()
+
+
+@given(st.data())
+def test_a_changed_byte_is_refused_by_name_wherever_it_lies(data: st.DataObject) -> None:
+    """torch.save's files were read with it."""
+    with TemporaryDirectory() as here:
+        folder = CheckpointFolder(Path(here))
+        path = save(snapshot(), folder)
+        content = bytearray(path.read_bytes())
+        content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(content)
+
+        try:
+            read = load(folder, 3, "f00d", 1)
+        except DamagedCheckpoint as error:
+            assert path.name in str(error)
+        else:  # a space that fills the header up, made another that says nothing
+            assert same(read, snapshot()) and read.scaler == snapshot().scaler
+
+
+def same(one: Snapshot, other: Snapshot) -> bool:
+    pairs = [(one.weights, other.weights), (one.momentum, other.momentum)]
+    return all(left.keys() == right.keys() for left, right in pairs) and all(
+        torch.equal(left[name], right[name]) for left, right in pairs for name in left
+    )
+
+
+def old_file(folder: Path, trial: int, epoch: int, value: float) -> Path:
+    """As 0.2 wrote it."""
+    written = snapshot(trial, epoch, value)
+    path = folder / f"trial-{trial}.epoch-{epoch}.pt"
+    torch.save({"format": 1, **{name: getattr(written, name) for name in Snapshot.__dataclass_fields__}}, path)
+    return path
+
+
+def test_a_checkpoint_of_release_0_2_is_read_until_the_epoch_is_trained_again_and_goes_with_its_trial(
+    tmp_path: Path,
+) -> None:
+    folder = CheckpointFolder(tmp_path)
+    for epoch in (1, 2):
+        old_file(tmp_path, 3, epoch, value=float(epoch))
+
+    old = load(folder, 3, "f00d")
+
+    assert old.epoch == 2 and same(old, snapshot(epoch=2, value=2.0)) and old.scaler == {"scale": 1024.0}
+    save(snapshot(epoch=2, value=20.0), folder)
+    save(snapshot(epoch=3, value=3.0), folder)
+    assert folder.epochs(3) == (1, 2, 3)
+    assert [load(folder, 3, "f00d", epoch).weights["conv.weight"].max() for epoch in (1, 2, 3)] == [1.0, 20.0, 3.0]
+    folder.prune(3, 0.0)
+    assert [file.name for file in tmp_path.iterdir()] == ["trial-3.epoch-3.safetensors"]
+    old_file(tmp_path, 3, 1, 1.0)
+    folder.drop(3)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("keep", [0, 100, 700])
+def test_a_torn_file_of_release_0_2_is_refused_by_name(tmp_path: Path, keep: int) -> None:
+    path = old_file(tmp_path, 3, 1, 1.0)
+    path.write_bytes(path.read_bytes()[:keep])
+
+    with pytest.raises(DamagedCheckpoint, match=r"trial-3\.epoch-1\.pt"):
+        load(CheckpointFolder(tmp_path), 3, "f00d", 1)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_file_is_one_that_any_reader_of_safetensors_reads(tmp_path: Path, channels_last: bool) -> None:
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    weights = {
+        "conv": torch.randn(4, 3, 2, 2).contiguous(memory_format=layout),
+        "scalar": torch.tensor(7),
+        "none": torch.zeros(0, 3),
+        "narrow": torch.randn(5).to(torch.bfloat16),
+    }
+    written = Snapshot(3, 1, "f00d", copied(weights), {"conv": torch.ones(2)}, {"scale": 2.0, "_growth_tracker": 1})
+    path = save(written, CheckpointFolder(tmp_path))
+
+    with safe_open(path, framework="pt") as file:
+        told = file.metadata()
+    tensors = load_file(path)
+
+    assert told is not None and (told["format"], told["trial"], told["epoch"]) == ("2", "3", "1")
+    assert tensors.keys() == {"momentum.conv", *(f"weights.{name}" for name in weights)}
+    assert all(torch.equal(tensors[f"weights.{name}"], tensor) for name, tensor in weights.items())
+    read = load(CheckpointFolder(tmp_path), 3, "f00d")
+    assert same(read, written) and read.scaler == written.scaler
+    assert load(CheckpointFolder(tmp_path), 3, "f00d", with_momentum=False).momentum == {}
 
 
 def test_another_networks_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -115,21 +205,16 @@ def test_earlier_epochs_are_kept_until_another_trial_shows_that_the_end_of_this_
     writer.close()
 
 
-def test_a_finished_trials_weights_are_at_hand_without_its_file_and_are_those_of_the_file(tmp_path: Path) -> None:
-    folder = CheckpointFolder(tmp_path)
-    writer = Writer(folder, keep_seconds=1000.0)
-    writer.submit(snapshot(epoch=1, value=1.0))
-    writer.submit(snapshot(epoch=2, value=2.0))
+def test_weights_are_those_of_the_newest_file_the_last_that_was_submitted_included(tmp_path: Path) -> None:
+    writer = Writer(CheckpointFolder(tmp_path), keep_seconds=1000.0)
+    for epoch in (1, 2):
+        writer.submit(snapshot(epoch=epoch, value=float(epoch)))
     writer.finish(3)
-    writer.settle()
-    read = load(folder, 3, "f00d").weights
-    folder.drop(3)
 
-    at_hand = writer.final_weights(3, "f00d")
+    weights = writer.final_weights(3, "f00d")
 
-    assert at_hand.keys() == read.keys()
-    assert all(torch.equal(at_hand[name], read[name]) for name in read)
-    with pytest.raises(NoCheckpoint):  # another network's are never given
+    assert torch.equal(weights["conv.weight"], torch.full((2, 3), 2.0)) and weights["norm.num_batches_tracked"] == 5
+    with pytest.raises(DamagedCheckpoint):  # another network's are never given
         writer.final_weights(3, "beef")
     writer.close()
 
@@ -143,19 +228,6 @@ def test_an_unfinished_trials_weights_are_read_from_its_file_alone(tmp_path: Pat
 
     assert writer.final_weights(3, "f00d")["conv.weight"].max() == 2.0
     writer.close()
-
-
-@given(st.lists(st.integers(0, 9), max_size=40))
-def test_of_recent_weights_the_longest_unused_go_when_the_room_is_full(uses: list[int]) -> None:
-    weight_cache = WeightCache(limit=3 * 40)
-    order: list[int] = []
-    for trial in uses:
-        if weight_cache.weights(trial, "f00d") is None:
-            assert trial not in order[-3:]
-            weight_cache.keep(trial, "f00d", {"w": torch.zeros(10)})
-        order = [each for each in order if each != trial] + [trial]
-
-    assert [trial for trial in range(10) if weight_cache.weights(trial, "f00d") is not None] == sorted(order[-3:])
 
 
 @given(st.lists(st.sampled_from([(), (3,), (4, 3, 2, 2), (1, 5, 1, 1)]), min_size=1, max_size=6), st.booleans())
@@ -212,7 +284,7 @@ def test_a_disk_that_refuses_is_told_to_whoever_waits(tmp_path: Path) -> None:
 
 
 def test_dropping_a_trial_removes_what_a_killed_rank_had_begun_to_write_of_it(tmp_path: Path) -> None:
-    for name in (".trial-1.epoch-3.pt.77.tmp", ".trial-11.epoch-3.pt.78.tmp"):
+    for name in (".trial-1.epoch-3.safetensors.77.tmp", ".trial-1.epoch-3.pt.77.tmp", ".trial-11.epoch-3.pt.78.tmp"):
         (tmp_path / name).touch()
 
     CheckpointFolder(tmp_path).drop(1)

@@ -136,5 +136,5 @@ def test_a_checkpoint_is_called_one_only_when_it_would_survive_a_loss_of_power(
 
     save(snapshot(10), CheckpointFolder(tmp_path))
 
-    temporary = f".trial-3.epoch-1.pt.{os.getpid()}.tmp"
-    assert done == [f"sync {temporary}", f"rename {temporary} trial-3.epoch-1.pt", f"sync {tmp_path.name}"]
+    temporary = f".trial-3.epoch-1.safetensors.{os.getpid()}.tmp"
+    assert done == [f"sync {temporary}", f"rename {temporary} trial-3.epoch-1.safetensors", f"sync {tmp_path.name}"]

@@ -176,8 +176,9 @@ def test_an_attempt_whose_checkpoint_is_gone_does_not_begin(tmp_path: Path, told
     assert "no checkpoint of trial 1" in words[0].reason
 
 
-def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path: Path) -> None:
-    tmp_path.joinpath("trial-1.epoch-2.pt").write_bytes(b"PK\x03\x04 not a checkpoint")
+@pytest.mark.parametrize("end", ["safetensors", "pt"])
+def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path: Path, end: str) -> None:
+    tmp_path.joinpath(f"trial-1.epoch-2.{end}").write_bytes(b"PK\x03\x04 not a checkpoint")
 
     words = train(order(first_epoch=3, last_epoch=4), tmp_path)
 

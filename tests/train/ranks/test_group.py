@@ -4,12 +4,15 @@ The moments of the kills are random, from a seed that the test's name gives; `ma
 """
 
 import os
+import pickle
+import pickletools
 import random
 import re
 import signal
 import socket
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -228,6 +231,22 @@ def test_a_dropped_trial_leaves_no_file(group: tuple[RankGroup, Path]) -> None:
     group[0].order(Drop(trial=15))
 
     assert files.epochs(15) == ()
+
+
+def test_no_file_that_a_group_leaves_is_a_pickle(group: tuple[RankGroup, Path]) -> None:
+    follow(group[0], order(trial=21, batch_size=32))
+
+    files = [file for file in group[1].rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")]
+    assert any(file.suffix == ".safetensors" for file in files)
+    for file in files:
+        assert not zipfile.is_zipfile(file), f"{file.name}: torch.save's form, which holds a pickle"
+        with (
+            file.open("rb") as opened,
+            pytest.raises((pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError)),
+        ):
+            for _ in pickletools.genops(opened):
+                pass
+            raise AssertionError(f"{file.name} is a pickle")
 
 
 def test_an_interrupted_trial_ends_and_the_ranks_live_on(group: tuple[RankGroup, Path]) -> None:

@@ -172,7 +172,8 @@ def main() -> None:
     """Trains, or prints Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="+", help="'train', or CSV files")
-    parser.add_argument("--images", type=Path, help="'digits' (with the default run's noise and shifts), or a folder with train/CLASS/* and val/CLASS/*")
+    digits = "'digits' (with the default run's noise and shifts)"
+    parser.add_argument("--images", type=Path, help=f"{digits}, or a folder with train/CLASS/* and val/CLASS/*")
     parser.add_argument("--image", type=int, default=16)
     parser.add_argument("--start", default="resnet20")
     parser.add_argument("--seeds", type=int, default=2)

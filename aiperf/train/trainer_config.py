@@ -11,13 +11,21 @@ from typing import Literal, get_args
 
 from aiperf.errors import BadConfiguration
 
-CollectiveChoice = Literal["auto", "horovod", "torch", "none"]
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
 FusedChoice = Literal["auto", "off", "norm", "conv"]
 
+COLLECTIVES = {
+    "horovod": "aiperf.train.collectives.horovod_choice",
+    "torch": "aiperf.train.collectives.torch_collective",
+}
+"""What can exchange gradients between ranks, and the module that joins ranks so (a `choice.CollectiveModule`), which is imported
+when it is asked; `auto` takes the first that can be had."""
+
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Of an activation in each precision, as it lies in memory."""
+
+COLLECTIVES_IN_WORDS = " or ".join(f"collective={name}" for name in COLLECTIVES)
 
 PEER_SECONDS = 7 * 86400.0
 """How long the libraries of the exchange (Horovod, Gloo, NCCL) may wait for a rank by themselves: far above any deadline of the
@@ -83,7 +91,7 @@ class TrainerConf:
     """A checkpoint outlives its successor by so long: a driver that was killed may not have heard of the successor."""
 
     def __post_init__(self) -> None:
-        _one_of("collective", self.collective, get_args(CollectiveChoice))
+        _one_of("collective", self.collective, ("auto", *COLLECTIVES, "none"))
         _one_of("precision", self.precision, get_args(PrecisionChoice))
         _one_of("compile", self.compile, get_args(LaunchChoice))
         _one_of("cuda_graphs", self.cuda_graphs, get_args(LaunchChoice))
@@ -110,7 +118,7 @@ class TrainerConf:
         if self.collective == "none" and self.ranks is not None and self.ranks > 1:
             raise BadConfiguration(
                 f"trainer.collective='none' is one rank; found trainer.ranks={self.ranks!r}: "
-                "leave ranks out, or take collective=horovod or collective=torch"
+                f"leave ranks out, or take {COLLECTIVES_IN_WORDS}"
             )
 
 

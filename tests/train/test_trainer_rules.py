@@ -13,7 +13,8 @@ from aiperf.errors import BadConfiguration
 from aiperf.train.attempt_sums import EpochClock, Reports, Span
 from aiperf.train.batch_sizes import LARGEST, LEAST, largest, smaller
 from aiperf.train.ceiling import largest_batch
-from aiperf.train.collectives.collective import choose, dense_view
+from aiperf.train.collectives.choice import choose
+from aiperf.train.collectives.collective import dense_view
 from aiperf.train.optimiser import learning_rate
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision

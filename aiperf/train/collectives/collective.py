@@ -1,25 +1,41 @@
-"""How the ranks of one worker act as one: the protocol, the choice, and the case of a single rank.
+"""How the ranks of one worker act as one: the protocol, and the case of a single rank.
 
-Horovod's implementation is in `horovod_collective.py`, torch's own in `torch_collective.py`; this file imports neither.
+Horovod's implementation is in `horovod_collective.py`, torch's own in `torch_collective.py`; `choice.py` chooses. This file
+imports none of them.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from aiperf.errors import BadConfiguration
 from aiperf.train.device_timer import Mark, Timeline
 
 Scaler = torch.amp.GradScaler
 Meet = Callable[[], None]
 """Told when this rank comes to an exchange, where it waits for the others: of ranks that are all silent, the one that has come
 to fewer exchanges is the one that hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What a rank brings when it meets the others of its worker."""
+
+    rank: int
+    ranks: int
+    meeting: Path
+    """A file of this start's own that all ranks can read and write, and that is not there yet."""
+    device: torch.device
+    fp16_compression: bool
+    """Gradients travel as 16-bit floats."""
+    meet: Meet
+    """To be called before each exchange."""
 
 
 class Exchange(Protocol):
@@ -141,43 +157,6 @@ def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
         scaler.step(optimiser)
         scaler.update()
     optimiser.zero_grad()
-
-
-def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
-    """'horovod', 'torch' or 'none' for `trainer.collective`.
-
-    `auto` takes none for one rank, and else Horovod where it is built (for CUDA: with NCCL). An explicit choice that cannot
-    be had is refused with BadConfiguration, never replaced.
-    """
-    missing = horovod_missing(on_cuda=on_cuda) if choice in ("auto", "horovod") else None
-    match choice:
-        case "none" if ranks > 1:
-            raise BadConfiguration(
-                f"trainer.collective='none' is one rank, found {ranks}: take collective=horovod or collective=torch"
-            )
-        case "auto":
-            return "none" if ranks == 1 else "torch" if missing else "horovod"
-        case "horovod" if missing:
-            raise BadConfiguration(
-                f"trainer.collective='horovod' cannot be had: {missing}; docs/horovod.md says how to build it"
-            )
-        case _:
-            return choice
-
-
-def horovod_missing(*, on_cuda: bool) -> str | None:
-    """Why Horovod cannot be used here, None where it can."""
-    if importlib.util.find_spec("horovod") is None:
-        return "the package horovod is not installed"
-    try:
-        import horovod.torch as hvd
-    except ImportError as error:
-        return f"horovod's torch extension does not load ({error})"
-    if on_cuda and not hvd.nccl_built():
-        return "this horovod was built without NCCL, so that gradients would travel through the host"
-    if not on_cuda and not hvd.gloo_built():
-        return "this horovod was built without Gloo"
-    return None
 
 
 def dense_view(tensor: Tensor) -> Tensor:

@@ -13,9 +13,35 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from aiperf.train.collectives.collective import Meet, RankFailed, Scaler, as_bytes, in_one_piece, is_of_exchange, step
+from aiperf.train.collectives.collective import (
+    Joining,
+    Meet,
+    RankFailed,
+    Scaler,
+    as_bytes,
+    in_one_piece,
+    is_of_exchange,
+    step,
+)
 from aiperf.train.device_timer import Mark, Timeline
 from aiperf.train.trainer_config import PEER_SECONDS
+
+
+def missing(*, on_cuda: bool) -> str | None:
+    """It is part of torch: never missing."""
+    return None
+
+
+def join(joining: Joining) -> TorchCollective:
+    """Meets the other ranks at the file `joining.meeting`."""
+    return TorchCollective(
+        joining.rank,
+        joining.ranks,
+        joining.meeting,
+        joining.device,
+        fp16_compression=joining.fp16_compression,
+        meet=joining.meet,
+    )
 
 
 class TorchCollective:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import torch
 
     from aiperf.train.checkpoint import Writer
-    from aiperf.train.collectives.collective import Collective, Meet
     from aiperf.train.rank_context import RankContext
     from aiperf.train.shared_ceiling import Kind
 
@@ -75,6 +74,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.ceiling import largest_batch
     from aiperf.train.checkpoint import Writer
     from aiperf.train.checkpoint_files import CheckpointFolder
+    from aiperf.train.collectives.choice import join
+    from aiperf.train.collectives.collective import Joining
     from aiperf.train.precision_choice import settled
     from aiperf.train.rank_context import RankContext
     from aiperf.train.shared_ceiling import shared_ceiling
@@ -91,7 +92,9 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     data = open_data(setup.dataset, cores=setup.cores)
     liveness.enter(Stage.JOIN, patience)
     heartbeats.meet(setup.rank)
-    collective = _join(setup, device, lambda: heartbeats.meet(setup.rank))
+    fp16 = setup.conf.fp16_compression
+    joining = Joining(setup.rank, setup.ranks, setup.meeting, device, fp16, lambda: heartbeats.meet(setup.rank))
+    collective = join(setup.conf.collective, joining)
     liveness.enter(Stage.WARM_UP, patience)
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
@@ -161,24 +164,6 @@ def _listen(pipe: Connection, orders: queue.SimpleQueue[Do], writer: Writer | No
     if writer is not None:
         writer.settle(timeout=5.0)  # the supervisor kills what takes longer
     os._exit(0)
-
-
-def _join(setup: Setup, device: torch.device, meet: Meet) -> Collective:
-    """Meets the other ranks."""
-    from aiperf.train.collectives import collective
-
-    fp16 = setup.conf.fp16_compression
-    match collective.choose(setup.conf.collective, setup.ranks, on_cuda=device.type == "cuda"):
-        case "horovod":
-            from aiperf.train.collectives.horovod_collective import Horovod
-
-            return Horovod(fp16_compression=fp16, meet=meet)
-        case "torch":
-            from aiperf.train.collectives.torch_collective import TorchCollective
-
-            return TorchCollective(setup.rank, setup.ranks, setup.meeting, device, fp16_compression=fp16, meet=meet)
-        case _:
-            return collective.Alone()
 
 
 class _Watched:

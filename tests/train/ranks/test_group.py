@@ -26,7 +26,7 @@ from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.messages import Advanced, Crashed, Done, Drop, Heartbeat, OutOfMemory, Prepared, Saved, Sum, Word
 from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.collectives.collective import horovod_missing
+from aiperf.train.collectives.horovod_choice import missing as horovod_missing
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
 from aiperf.train.ranks.protocol import Ready

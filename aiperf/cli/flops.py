@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aiperf.cli.graphs import add_graph_arguments, graph_of
+from aiperf.errors import BadConfiguration
 from aiperf.units import operations, size
 from morphism import KINDS, Cost, cost
 
@@ -19,22 +19,28 @@ IMAGENET_TRAINING_IMAGES = 1_281_167
 IMAGENET_VALIDATION_IMAGES = 50_000
 
 
-def main(words: Sequence[str]) -> int:
-    """Carries the verb out; gives the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m aiperf flops",
-        description="Counts a network's floating-point operations per image by the AIPerf paper's formulas (Tables I and II).",
-        epilog="examples: python -m aiperf flops resnet50_v1 · python -m aiperf flops resnet20 --json · "
-        "python -m aiperf flops grown.json --batch 64",
-    )
+DESCRIPTION = "Counts a network's floating-point operations per image by the AIPerf paper's formulas (Tables I and II)."
+EXAMPLES = ("resnet50_v1", "resnet20 --json", "grown.json --batch 64")
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The graph, and how to show it."""
     add_graph_arguments(parser)
     parser.add_argument(
-        "--batch", type=int, default=32, help="images per accelerator, for the memory of training (default 32)"
+        "--batch",
+        type=int,
+        default=32,
+        metavar="N",
+        help="images per accelerator, for the memory of training (default 32)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead: all figures per image, exact")
-    arguments = parser.parse_args(words)
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Prints the table, or JSON; gives the exit status."""
     if arguments.batch < 1:
-        parser.error(f"--batch is at least 1; found {arguments.batch}")
+        raise BadConfiguration(f"--batch is at least 1; found {arguments.batch}")
     counted = cost(graph_of(arguments))
     if arguments.json:
         print(json.dumps(as_json(counted, arguments.batch), indent=2))

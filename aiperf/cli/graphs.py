@@ -14,10 +14,14 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     """What says which graph is meant."""
     parser.add_argument("graph", metavar="NAME_OR_FILE", help=f"{', '.join(STARTS)}, or a graph's JSON file")
     parser.add_argument(
-        "--image", type=int, help="edge of the images in pixels (default: what the network was made for)"
+        "--image", type=int, metavar="N", help="edge of the images in pixels (default: what the network was made for)"
     )
-    parser.add_argument("--channels", type=int, help="channels of the images (default: what the network was made for)")
-    parser.add_argument("--classes", type=int, help="number of classes (default: what the network was made for)")
+    parser.add_argument(
+        "--channels", type=int, metavar="N", help="channels of the images (default: what the network was made for)"
+    )
+    parser.add_argument(
+        "--classes", type=int, metavar="N", help="number of classes (default: what the network was made for)"
+    )
 
 
 def graph_of(arguments: argparse.Namespace) -> Graph:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from aiperf.__main__ import VERBS
+from aiperf.cli.arguments import VERBS
 from aiperf.config import GROUPS, RunConf, choices, name_of_choice, schemas_of_parts
 from aiperf.ranking.required import written
 
@@ -32,7 +31,7 @@ EXAMPLES = (
 )
 
 
-def main(words: Sequence[str]) -> int:
+def main() -> int:
     """Prints the help; gives the exit status."""
     print("AIPerf: an AutoML benchmark for AI clusters. The score is floating-point work done per second.\n")
     print("usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]     a run; ends with a score and a report")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
@@ -19,21 +18,23 @@ from aiperf.units import operations
 from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
 from morphism.draw import svg
 
+DESCRIPTION = "Grows a network by random legal morphs within the run's budget: each step, its cost, its lineage."
+EXAMPLES = ("resnet20 --steps 20 --seed 0 --json grown.json --draw grown.svg",)
+OPTIONS = ""
 
-def main(words: Sequence[str]) -> int:
-    """Carries the verb out; gives the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m aiperf morph",
-        description="Grows a network by random legal morphs within the run's budget: each step, its cost, its lineage.",
-        epilog="example: python -m aiperf morph resnet20 --steps 20 --seed 0 --json grown.json --draw grown.svg",
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The graph, how far it grows, and where that is written."""
     add_graph_arguments(parser)
-    parser.add_argument("--steps", type=int, default=20, help="morphs to apply (default 20)")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice among the legal morphs (default 0)")
+    parser.add_argument("--steps", type=int, default=20, metavar="N", help="morphs to apply (default 20)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the choice among the legal morphs (default 0)"
+    )
     parser.add_argument(
         "--factor",
         type=float,
         default=4.0,
+        metavar="X",
         help="budget: so many times the start's operations and parameters (default 4)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`")
@@ -41,7 +42,10 @@ def main(words: Sequence[str]) -> int:
         "--lineage", type=Path, metavar="FILE", help="write starting graph and morphs, which rebuild it exactly"
     )
     parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the grown network, new parts highlighted")
-    arguments = parser.parse_args(words)
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Prints the steps and writes what is asked for; gives the exit status."""
     start = graph_of(arguments)
     graph, morphs = _grow(start, arguments)
     if arguments.json:

@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
 from pathlib import Path
 
-from rich.console import Console
-
-from aiperf.config import configure
 from aiperf.errors import BadConfiguration
 
-USAGE = """usage: python -m aiperf prepare dataset=NAME dataset.root=FOLDER [OPTION=VALUE …] [--pack FOLDER] [--checksums FILE]
+DESCRIPTION = """Checks a data set: counts, classes, every image decoded, SHA-256 of each file written beside it
+(aiperf-checksums.jsonl). Killed, it goes on where it was. With --pack the images are packed into
+WebDataset shards, for dataset.format=webdataset."""
+EXAMPLES = (
+    "dataset=imagenet dataset.root=/data/imagenet",
+    "dataset=imagenet dataset.root=/data/imagenet --pack /data/imagenet-shards",
+)
+OPTIONS = "dataset=NAME [OPTION=VALUE …]"
 
-Checks a data set: counts, classes, every image decoded, SHA-256 of each file written beside it (aiperf-checksums.jsonl).
-Killed, it goes on where it was. With --pack the images are packed into WebDataset shards, for dataset.format=webdataset.
 
-examples:
-  python -m aiperf prepare dataset=imagenet dataset.root=/data/imagenet
-  python -m aiperf prepare dataset=imagenet dataset.root=/data/imagenet --pack /data/imagenet-shards"""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to write."""
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="pack the images that are whole into shards there")
+    parser.add_argument(
+        "--checksums", type=Path, metavar="FILE", help="write checksums there (default: beside the images)"
+    )
 
 
-def main(words: Sequence[str]) -> int:
-    """Carries the verb out; gives the exit status: 1 where a run would refuse the set."""
-    rest = list(words)
-    if not rest or "-h" in rest or "--help" in rest:
-        print(USAGE)
-        return 0 if rest else 2
-    pack, checksums = _taken(rest, "--pack"), _taken(rest, "--checksums")
-    conf = configure(rest).dataset
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Prints what was found; gives the exit status: 1 where a run would refuse the set."""
+    if not options:
+        raise BadConfiguration("prepare takes a data set: dataset=NAME dataset.root=FOLDER; found none")
+    from rich.console import Console
+
+    from aiperf.config import configure
+
+    conf = configure(options).dataset
     from aiperf.data.verification import prepare  # loads the decoders, and torch with them
 
-    report = prepare(conf, pack=pack, out=Console(), checksums=checksums)
+    report = prepare(conf, pack=arguments.pack, out=Console(), checksums=arguments.checksums)
     for line in report.lines:
         print(line)
     return 0 if report.is_usable else 1
-
-
-def _taken(words: list[str], option: str) -> Path | None:
-    """Takes an option with its value out of the words."""
-    if option not in words:
-        return None
-    at = words.index(option)
-    if at + 1 == len(words):
-        raise BadConfiguration(f"{option} is followed by a path")
-    value = words[at + 1]
-    del words[at : at + 2]
-    return Path(value)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
 
-USAGE = """usage: python -m aiperf rehearse [OPTION=VALUE …]
+DESCRIPTION = """Simulates clusters of 1, 4, 16, … workers up to cluster.workers=4096, 3 virtual hours each unless a
+schedule is named. Says what each scores beside perfect scaling, what its driver costs, and where the
+accelerators' time went. No machine is asked, and no such score is ever ranked. Writes rehearsal.json,
+rehearsal.png and rehearsal.svg into runs/rehearsal (runs=…, name=…).
 
-Simulates clusters of 1, 4, 16, … workers up to cluster.workers=4096, 3 virtual hours each unless a schedule is named. Says what
-each scores beside perfect scaling, what its driver costs, and where the accelerators' time went. No machine is asked, and no
-such score is ever ranked. Writes rehearsal.json, rehearsal.png and rehearsal.svg into runs/rehearsal (runs=…, name=…).
-
-Options are those of a simulated run (python -m aiperf --help); random search without tuning unless a searcher is named.
-
-examples:
-  python -m aiperf rehearse
-  python -m aiperf rehearse cluster.workers=64 schedule=ranking searcher=morphism hpo=tpe
-  python -m aiperf rehearse cluster.workers=256 'cluster.faults=["worker_lost(rate=0.1)",straggler]'"""
+Options are those of a simulated run (python -m aiperf --help); random search without tuning unless a
+searcher is named."""
+EXAMPLES = (
+    "",
+    "cluster.workers=64 schedule=ranking searcher=morphism hpo=tpe",
+    """cluster.workers=256 'cluster.faults=["worker_lost(rate=0.1)",straggler]'""",
+)
+OPTIONS = "[OPTION=VALUE …]"
 
 
-def main(words: Sequence[str]) -> int:
-    """Carries the verb out; gives the exit status."""
-    if "-h" in words or "--help" in words:
-        print(USAGE)
-        return 0
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """None but options of a run."""
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Prints the table and draws the picture; gives the exit status."""
     from aiperf.simulate.study.sweep import main as rehearse
 
-    return rehearse(list(words))
+    return rehearse(options)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
-from aiperf.planning.plan import run_folder
+DESCRIPTION = "Writes a run's report beside its journal: report.html, report.json, plots as PNG and SVG."
+EXAMPLES = ("runs/20261121-120000-digits", "20261121-120000-digits")
+OPTIONS = ""
 
 
-def main(words: Sequence[str]) -> int:
-    """Carries the verb out; gives the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m aiperf report",
-        description="Writes a run's report beside its journal: report.html, report.json, plots as PNG and SVG.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
-    arguments = parser.parse_args(words)
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Writes the report and prints its last lines; gives the exit status."""
+    from aiperf.planning.plan import run_folder
+
     folder = run_folder(arguments.run)
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write

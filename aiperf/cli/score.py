@@ -8,24 +8,29 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aiperf.accounting.score import Score
-from aiperf.journal.journal import read
-from aiperf.planning.plan import run_folder
-
 if TYPE_CHECKING:
+    from aiperf.accounting.score import Score
     from aiperf.ranking.breaches import Breach
 
 
-def main(words: Sequence[str]) -> int:
-    """Carries the verb out; gives the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m aiperf score", description="Scores a run from its journal alone; every line's seal is checked."
-    )
+DESCRIPTION = "Scores a run from its journal alone; every line's seal is checked."
+EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-digits --json")
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, and how to show it."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    arguments = parser.parse_args(words)
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Prints the figures; gives the exit status."""
+    from aiperf.planning.plan import run_folder
+
     folder = run_folder(arguments.run)
     if arguments.json:
+        from aiperf.journal.journal import read
         from aiperf.report.gather import gather
 
         report = gather(read(folder))
@@ -41,7 +46,7 @@ def main(words: Sequence[str]) -> int:
 
 def as_json(found: Score) -> dict[str, Any]:
     """The figures of --json. null is what is not defined, never zero."""
-    return {name: getattr(found, name) for name in Score.__dataclass_fields__}
+    return {name: getattr(found, name) for name in type(found).__dataclass_fields__}
 
 
 def ranking(breaches: Sequence[Breach]) -> list[dict[str, Any]]:

@@ -19,8 +19,8 @@ COLLECTIVES = {
     "horovod": "aiperf.train.collectives.horovod_choice",
     "torch": "aiperf.train.collectives.torch_collective",
 }
-"""What can exchange gradients between ranks, and the module that joins ranks so (a `choice.CollectiveModule`), which is imported
-when it is asked; `auto` takes the first that can be had."""
+"""What can exchange gradients between ranks, and the module that joins ranks so (a `choice.CollectiveModule`), imported
+only when it is asked. `auto` takes the first that can be had."""
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Of an activation in each precision, as it lies in memory."""

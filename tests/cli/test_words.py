@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aiperf.__main__ import VERBS
+from aiperf.cli.arguments import VERBS
 from aiperf.config import GROUPS, choices, configure, option_names
 from aiperf.planning.plan import first_event, make_plan, this_machine
 from aiperf.system.describe import describe
@@ -31,12 +31,47 @@ def test_help_names_every_verb_group_choice_and_option(aiperf: User) -> None:
     assert [option for option in option_names() if option not in shown | SET_BY_THE_CHOICE | set(GROUPS)] == []
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "rehearse"])
-def test_every_verb_has_a_help_of_its_own(aiperf: User, verb: str) -> None:
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_help_of_its_own_of_the_same_form(aiperf: User, verb: str) -> None:
     answer = aiperf(verb, "--help")
 
     assert answer.status == 0
-    assert f"python -m aiperf {verb}" in answer.out
+    assert answer.out.startswith(f"usage: python -m aiperf {verb}")
+    assert f"\nexamples:\n  python -m aiperf {verb}" in answer.out
+    assert max(map(len, answer.out.splitlines())) <= 110
+    assert answer == aiperf(verb, "-h") == aiperf("help", verb)
+
+
+def test_help_may_be_asked_for_after_options_too(aiperf: User) -> None:
+    assert aiperf("dataset=digits", "--help") == aiperf("--help") == aiperf("help")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("flops", "resnet20", "--jsno"), "flops has no argument '--jsno' (did you mean '--json'?)"),
+        (("flops", "resnet20", "resnet18"), "flops has no argument 'resnet18'"),
+        (("flops", "resnet20", "--batch", "0"), "--batch is at least 1; found 0"),
+        (("flops", "resnet20", "--batch", "many"), "--batch: invalid int value: 'many'"),
+        (("score",), "RUN; `python -m aiperf score --help` says what it takes"),
+        (("report", "nowhere", "seed=1"), "report has no argument 'seed=1'"),
+        (("prepare",), "prepare takes a data set: dataset=NAME"),
+        (("prepare", "dataset=digits", "--pck", "x"), "prepare has no argument '--pck' (did you mean '--pack'?)"),
+        (("prepare", "--pack"), "--pack: expected one argument"),
+        (("prepare", "dataset=digits", "--pack", "x"), "images that lie in files can be packed"),
+        (("rehearse", "cluster.workerz=3"), "did you mean 'cluster.workers'?"),
+        (("rehearse", "--fast"), "rehearse has no argument '--fast'"),
+    ],
+)
+def test_what_a_verb_does_not_take_is_refused_as_options_are(
+    aiperf: User, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    answer = aiperf(*words)
+
+    assert answer.status == 2
+    assert answer.err.startswith("aiperf: ") and said in answer.err
+    assert answer.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

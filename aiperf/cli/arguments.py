@@ -1,0 +1,87 @@
+"""The tree of arguments: the verbs, what each takes, its --help; and one form for whatever is wrong with them.
+
+A verb is a module of this folder, as `VerbModule` says. All of them are imported to draw the tree, so each imports what its
+work needs when it does it. Words that are no arguments of a verb are options of a run, key=value, and are handed on to a verb
+that takes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol, cast
+
+from aiperf.errors import BadConfiguration
+
+PROGRAM = "python -m aiperf"
+VERBS = {
+    "report": "write a run's report from its journal: one HTML file, report.json, plots",
+    "score": "print a run's figures  [--json]",
+    "flops": "count a network's operations  NAME_OR_FILE [--image 224] [--classes 1000] [--batch N] [--json]",
+    "morph": "grow a network and show each step  NAME [--steps 20] [--seed 0] [--json FILE] [--draw FILE.svg]",
+    "prepare": "check a data set, and pack it into shards  dataset=imagenet dataset.root=…",
+    "rehearse": "sweep simulated clusters of 1 to 4096 workers and draw the result",
+}
+"""Each in the module of its name; as `--help` tells them."""
+
+
+class VerbModule(Protocol):
+    """What a verb's module offers."""
+
+    DESCRIPTION: str
+    EXAMPLES: Sequence[str]
+    OPTIONS: str
+    """Which options of a run may follow, for the usage; '' for none."""
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    carry_out: Callable[[argparse.Namespace, list[str]], int]
+    """With the options that were handed on; gives the exit status."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Whose errors are those of the rest of the command line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadConfiguration(f"{message}; `{self.prog} --help` says what it takes")
+
+
+def carry_out(words: Sequence[str]) -> int:
+    """Carries out the verb that is the first word; gives the exit status.
+
+    Raises:
+        BadConfiguration: an argument that there is not; the message names the nearest right one.
+    """
+    modules = {verb: cast(VerbModule, importlib.import_module(f"aiperf.cli.{verb}")) for verb in VERBS}
+    root = _Parser(prog=PROGRAM, allow_abbrev=False)
+    branches = root.add_subparsers(dest="verb")
+    parsers = {verb: _branch(branches, verb, module) for verb, module in modules.items()}
+    try:
+        arguments, rest = root.parse_known_args(words)
+    except SystemExit:  # how argparse leaves after --help, and after nothing else: see `_Parser.error`
+        return 0
+    module, parser = modules[arguments.verb], parsers[arguments.verb]
+    wrong = [word for word in rest if word.startswith("-") or not module.OPTIONS]
+    if wrong:
+        parser.error(f"{arguments.verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")
+    return module.carry_out(arguments, rest)
+
+
+def _branch(branches: argparse._SubParsersAction[_Parser], verb: str, module: VerbModule) -> _Parser:
+    parser = branches.add_parser(
+        verb,
+        description=module.DESCRIPTION,
+        epilog="\n".join(["examples:", *(f"  {PROGRAM} {verb} {example}".rstrip() for example in module.EXAMPLES)]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    if module.OPTIONS:
+        parser.usage = f"{parser.format_usage().removeprefix('usage: ').strip()} {module.OPTIONS}"
+    return parser
+
+
+def _nearest(word: str, parser: argparse.ArgumentParser) -> str:
+    there = [option for action in parser._actions for option in action.option_strings]
+    near = difflib.get_close_matches(word.partition("=")[0], there, n=1, cutoff=0.5)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -30,7 +30,7 @@ class FlagsConf(DataSetConf):
 
 DATA_SETS += (FlagsConf,)
 ''',
-    "aiperf/data/sets/flags.py": '''
+    "aiperf/data/sets/flags.py": """
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.prepare_report import nothing_to_check
 from aiperf.data.sets import synthetic
@@ -50,11 +50,11 @@ def open_data(conf, cores):
 
 def prepare(conf, pack, out, checksums):
     return nothing_to_check(describe(conf), pack)
-''',
+""",
     "conf/dataset/flags.yaml": "defaults:\n  - flags_schema\n",
 }
 SEARCHER = {
-    "searchers/first_legal.py": '''
+    "searchers/first_legal.py": """
 from dataclasses import dataclass
 
 from searchers.random_search import RandomSearch
@@ -63,7 +63,7 @@ from searchers.random_search import RandomSearch
 @dataclass(frozen=True)
 class FirstLegal(RandomSearch):
     name: str = "first_legal"
-''',
+""",
     "searchers/searcher_config.py": '''
 
 @dataclass
@@ -85,7 +85,7 @@ SEARCHERS += (FirstLegalConf,)
     "conf/searcher/first_legal.yaml": "defaults:\n  - first_legal_schema\n",
 }
 COLLECTIVE = {
-    "aiperf/train/collectives/whisper.py": '''
+    "aiperf/train/collectives/whisper.py": """
 from aiperf.train.collectives.collective import Alone
 
 
@@ -99,7 +99,7 @@ def missing(*, on_cuda):
 
 def join(joining):
     return Whisper()
-''',
+""",
     "aiperf/train/trainer_config.py": '\nCOLLECTIVES["whisper"] = "aiperf.train.collectives.whisper"\n',
 }
 ASKED = """

@@ -139,10 +139,18 @@ class Places:
         return growth.reshape(len(outlines), KINDS_OF_GROWTH * stages)
 
 
-def squared_distances(left: Array, right: Array) -> Array:
-    """The squared Euclidean distances between descriptors: (n, d), (m, d) → (n, m)."""
-    squares = left @ right.T
-    squares *= -2.0
+def products(left: Array, right: Array) -> Array:
+    """The scalar products of descriptors: (n, d), (m, d) → (n, m).
+
+    Columns lie one after the other, as LAPACK wants them, where both are the same array.
+    """
+    found: Array = left @ right.T
+    return found.T if left is right else found
+
+
+def squared_distances(left: Array, right: Array, scalar: Array | None = None) -> Array:
+    """The squared Euclidean distances between descriptors, whose `products` may be known: (n, d), (m, d) → (n, m)."""
+    squares = (products(left, right) if scalar is None else scalar) * -2.0
     squares += (left * left).sum(axis=1)[:, None]
     squares += (right * right).sum(axis=1)[None, :]
     # what coincides can come out a rounding below zero

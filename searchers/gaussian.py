@@ -11,14 +11,14 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
 from typing import Final
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, solve_triangular
+from scipy.linalg.lapack import dpotrf, dtrtrs
 from threadpoolctl import ThreadpoolController
 
-from searchers.distance import Array, similarity, squared_distances
+from searchers.distance import Array, products, similarity, squared_distances
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
 """Length scales that are tried, in median distances between the architectures seen."""
@@ -59,8 +59,7 @@ class Posterior:
         if not len(self.seen):
             return np.zeros(len(descriptors))
         with one_blas_thread():
-            across = _kernel(self.seen, descriptors, self.hyperparameters)
-            solved = solve_triangular(self.factor, across, lower=True, check_finite=False, overwrite_b=True)
+            solved = _solved(self.factor, _kernel(self.seen, descriptors, self.hyperparameters))
             # the first rows are the finished ones', whose factor is the first block of the factor of all
             mean = self.weights @ solved[: len(self.weights)]
             own = 1.0 + self.hyperparameters.slope * (descriptors * descriptors).sum(axis=1)
@@ -108,38 +107,66 @@ def _blas() -> ThreadpoolController:
 
 
 def _kernel(left: Array, right: Array, hyperparameters: Hyperparameters) -> Array:
-    covariance = similarity(squared_distances(left, right), hyperparameters.length)
-    covariance += hyperparameters.slope * (left @ right.T)
+    scalar = products(left, right)
+    covariance = similarity(squared_distances(left, right, scalar), hyperparameters.length)
+    scalar *= hyperparameters.slope
+    covariance += scalar
     return covariance
 
 
 def _factor(seen: Array, hyperparameters: Hyperparameters) -> Array:
     covariance = _kernel(seen, seen, hyperparameters)
-    covariance[np.diag_indices_from(covariance)] += hyperparameters.noise
-    return np.asarray(cholesky(covariance, lower=True, check_finite=False, overwrite_a=True), dtype=np.float64)
+    covariance.ravel("K")[:: len(seen) + 1] += hyperparameters.noise
+    return _cholesky(covariance)
+
+
+def _cholesky(covariance: Array) -> Array:
+    """The lower factor, in the place of the covariance where its columns lie one after the other (`products`).
+
+    LAPACK without scipy's wrapper, which for the small matrices of `_fitted` takes longer than their arithmetic.
+    """
+    if not len(covariance):
+        return covariance
+    factor, offence = dpotrf(covariance, lower=1, overwrite_a=1, clean=1)
+    if offence:
+        raise LinAlgError(f"a covariance is positive definite; this one of {len(covariance)} is not at {offence}")
+    return np.asarray(factor, dtype=np.float64)
+
+
+def _solved(factor: Array, right: Array) -> Array:
+    """The inverse of a lower factor whose columns lie one after the other, times `right`: (n, n), (n, …) → (n, …)."""
+    if not right.size:
+        return right
+    solved, offence = dtrtrs(factor, right, lower=1, overwrite_b=0)
+    assert not offence, "a Cholesky factor has no zero on its diagonal"
+    return np.asarray(solved, dtype=np.float64)
 
 
 def _fitted(finished: Array, normal: Array) -> Hyperparameters:
     """The likeliest of LENGTHS × NOISES × SLOPES given some of the finished ones; of equals the first."""
     step = -(-len(finished) // FITTED_ON) or 1
     some, results = finished[::step], normal[::step]
-    squares = squared_distances(some, some)
+    scalar = products(some, some)
+    squares = squared_distances(some, some, scalar)
     between = squares[np.triu_indices_from(squares, 1)]
     between = between[between > 1e-9]
     median = float(np.sqrt(np.median(between))) if len(between) else 1.0
     if not results.any():
         return Hyperparameters(2.0 * median, NOISES[-1], SLOPES[0])
-    products = some @ some.T
-    smooth = {length: similarity(squares, length * median) for length in LENGTHS}
+    linear = [slope * scalar for slope in SLOPES]
     best, best_likelihood = Hyperparameters(median, NOISES[0], SLOPES[0]), -np.inf
-    diagonal = np.diag_indices(len(some))
-    for length, slope, noise in product(LENGTHS, SLOPES, NOISES):
-        covariance = smooth[length] + slope * products
-        covariance[diagonal] += noise
-        factor = cholesky(covariance, lower=True, check_finite=False, overwrite_a=True)
-        weights = solve_triangular(factor, results, lower=True, check_finite=False)
-        # rounded, so that processors that differ in the last bits choose the same
-        likelihood = round(float(-0.5 * weights @ weights - np.log(factor[diagonal]).sum()), 6)
-        if likelihood > best_likelihood:
-            best, best_likelihood = Hyperparameters(length * median, noise, slope), likelihood
+    for length in LENGTHS:
+        smooth = similarity(squares, length * median)
+        for slope, line in zip(SLOPES, linear, strict=True):
+            without_noise = smooth + line
+            for noise in NOISES:
+                covariance = without_noise.copy("K")
+                covariance.ravel("K")[:: len(some) + 1] += noise
+                factor = _cholesky(covariance)
+                weights = _solved(factor, results)
+                # rounded, so that processors that differ in the last bits choose the same
+                diagonal = factor.ravel("K")[:: len(some) + 1]
+                likelihood = round(float(-0.5 * weights @ weights - np.log(diagonal).sum()), 6)
+                if likelihood > best_likelihood:
+                    best, best_likelihood = Hyperparameters(length * median, noise, slope), likelihood
     return best

@@ -1,0 +1,105 @@
+"""Proposals are what they were when their hashes were recorded: what is kept between proposals saves work and decides nothing.
+
+A change that is meant to give other proposals raises searchers.RULES, and records these anew:
+`python -m tests.searchers.test_golden_proposals` prints them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks import proposal_speed
+from searchers import (
+    CeilingKnown,
+    EvolutionConf,
+    Failed,
+    Finished,
+    History,
+    MorphismConf,
+    Proposal,
+    RandomConf,
+    Request,
+    Searcher,
+    Shrunk,
+    TpeConf,
+    WeightsDropped,
+    Withdrawn,
+    propose,
+)
+from tests.searchers.histories import Run, proposed, space
+
+HASHES = Path(__file__).parents[1] / "golden" / "proposals.json"
+SEARCHERS: dict[str, Searcher] = {
+    "morphism": MorphismConf().build(),
+    "evolution": EvolutionConf().build(),
+    "random": RandomConf().build(),
+}
+
+
+def eventful(name: str) -> Iterator[Proposal]:
+    """Proposals of small runs in which trials finish out of order, fail by each cause, shrink, and lose their weights."""
+    for seed in range(3):
+        random = Random(f"{name} {seed}")
+        run = Run(SEARCHERS[name], TpeConf().build(), space(tuning_from_round=2), seed)
+        for step in range(120):
+            flying = sorted(run.history.in_flight())
+            if len(flying) < 3 or random.random() < 0.4:
+                run.ask(1 + step // 12)
+                yield run.requests[-1][2]
+                continue
+            number, drawn = flying[int(random.random() * len(flying))], random.random()
+            if drawn < 0.7:
+                run.tell(Finished(number, round(0.5 + 0.4 * random.random(), 2)))
+            elif drawn < 0.8:
+                causes = ("machine", "divergence", "memory", "network")
+                run.tell(Failed(number, causes[int(random.random() * len(causes))]))
+            elif drawn < 0.9:
+                run.tell(Shrunk(number, run.history.batch_size(number), max(1, run.history.batch_size(number) // 2)))
+            elif drawn < 0.94:
+                run.tell(Withdrawn(number))
+            elif drawn < 0.98 and run.history.parents():
+                run.tell(WeightsDropped(run.history.parents()[0]))
+            else:
+                run.tell(CeilingKnown(40 + int(random.random() * 100)))
+
+
+def invented(finished: int) -> Iterator[Proposal]:
+    """Guided proposals from ResNet-50 after so many finished trials, as benchmarks.proposal_speed asks for them."""
+    history, tuner = History(proposal_speed.space()), TpeConf().build()
+    history.tell(proposal_speed.invented(finished))
+    for done in range(20):
+        request = Request(len(history.trials), proposal_speed.ROUND, 1)
+        proposal = propose(SEARCHERS["morphism"], history, request, tuner)
+        yield proposal
+        oldest = next(iter(history.in_flight()))
+        history.tell([proposed(history, proposal, request), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
+
+
+ASKED = {
+    **{name: (eventful, name) for name in SEARCHERS},
+    **{f"resnet50 after {finished}": (invented, finished) for finished in (10, 150)},
+}
+
+
+def hashed(name: str) -> str:
+    """Of every field of the proposals, and how many there are."""
+    asking, argument = ASKED[name]
+    proposals = list(asking(argument))  # type: ignore[operator]
+    return f"{len(proposals)} {hashlib.sha256(repr(proposals).encode()).hexdigest()}"
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_proposals_are_what_they_were_when_they_were_recorded(name: str) -> None:
+    assert hashed(name) == json.loads(HASHES.read_text())[name]
+
+
+if __name__ == "__main__":
+    json.dump({name: hashed(name) for name in ASKED}, sys.stdout, indent=1)
+    print()

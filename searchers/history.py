@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
 from morphism import GRAPHS_REMEMBERED, Budget, Choices, Graph, Lineage, Morph, choices, rebuild
-from searchers.distance import Outline, Places
+from searchers.distance import Array, Outline, Places
+from searchers.rows import Rows
 
 BEST_SEEN: Final = 150
 """Finished trials with the highest accuracy that guided search looks at."""
@@ -262,9 +263,11 @@ class History:
         default_factory=OrderedDict, init=False, repr=False
     )
     _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
+    _rows: Rows = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.places = Places.of(self.space.start)
+        self._rows = Rows(len(self.places.untouched.growth))
 
     # --- telling
 
@@ -468,6 +471,13 @@ class History:
             outline = self.places.grown(outline, self.trials[descendant].morphs)
             _remember(self._outlines, descendant, outline, _OUTLINES_REMEMBERED)
         return outline
+
+    def descriptors(self, numbers: Sequence[int]) -> Array:
+        """One row a trial, as searchers.distance describes architectures, made of its lineage once."""
+        missing = self._rows.missing(numbers)
+        if missing:
+            self._rows.keep(missing, self.places.descriptors([self.outline(number) for number in missing]))
+        return self._rows.of(numbers)
 
     def fingerprint(self, number: int | None) -> str:
         """The fingerprint of a trial's architecture; of the starting graph for None."""

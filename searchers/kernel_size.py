@@ -7,22 +7,28 @@ that most of them have or would be enlarged to (`own_size`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from morphism import Convolution, Graph, Kernel, useful_kernels
+from morphism.graph import once_per_graph
 
 SMALLEST: Final = 3
 LARGEST: Final = 7
 STEP: Final = 2
 
 
-def tunable(graph: Graph) -> dict[int, Convolution]:
+@once_per_graph
+def tunable(graph: Graph) -> Mapping[int, Convolution]:
     """The convolutions whose kernels are tuned, by the index of their nodes."""
-    return {
-        index: node.op
-        for index, (node, reads_image) in enumerate(zip(graph.nodes, graph.reads_image, strict=True))
-        if isinstance(node.op, Convolution) and node.op.kernel >= 3 and node.op.kernel % 2 and not reads_image
-    }
+    return MappingProxyType(
+        {
+            index: node.op
+            for index, (node, reads_image) in enumerate(zip(graph.nodes, graph.reads_image, strict=True))
+            if isinstance(node.op, Convolution) and node.op.kernel >= 3 and node.op.kernel % 2 and not reads_image
+        }
+    )
 
 
 def sizes_of(graph: Graph) -> range:
@@ -30,13 +36,14 @@ def sizes_of(graph: Graph) -> range:
     return range(SMALLEST, LARGEST + 1, STEP) if tunable(graph) else range(0)
 
 
+@once_per_graph
 def own_size(graph: Graph) -> int | None:
     """The size that a network has: the one to which the least would have to change; None where nothing is tunable.
 
     Each convolution is held against the size as far as its maps let it go. 5×5 in 12 of 14 convolutions and 3×3 in two is 5;
     so is 5×5 wherever maps are large enough, and 3×3 on maps of 2×2. Of two that are as near the smaller is taken.
     """
-    kernels = [(op.kernel, _largest(graph, index)) for index, op in tunable(graph).items()]
+    kernels = [(kernel, most) for _, kernel, most in _room(graph)]
     return min(
         sizes_of(graph),
         key=lambda size: (sum([abs(kernel - min(size, most)) for kernel, most in kernels]), size),
@@ -46,13 +53,15 @@ def own_size(graph: Graph) -> int | None:
 
 def enlarging(graph: Graph, size: int) -> tuple[Kernel, ...]:
     """The morphs that bring every smaller tunable kernel to that size, or as near as its maps let it, node by node."""
-    found = [(graph.nodes[index].name, op.kernel, _largest(graph, index)) for index, op in tunable(graph).items()]
-    return tuple([Kernel(name, min(size, most)) for name, kernel, most in found if kernel < min(size, most)])
+    return tuple([Kernel(name, min(size, most)) for name, kernel, most in _room(graph) if kernel < min(size, most)])
 
 
-def _largest(graph: Graph, index: int) -> int:
-    """The largest kernel that a convolution may come to have; its own where that is larger already."""
-    op = graph.nodes[index].op
-    assert isinstance(op, Convolution)
-    useful = useful_kernels(graph, index)
-    return useful[-1] if useful else op.kernel
+@once_per_graph
+def _room(graph: Graph) -> tuple[tuple[str, int, int], ...]:
+    """Of each tunable convolution its name, its kernel, and the largest that it may come to have: its own where that is larger
+    already."""
+    found: list[tuple[str, int, int]] = []
+    for index, op in tunable(graph).items():
+        useful = useful_kernels(graph, index)
+        found.append((graph.nodes[index].name, op.kernel, useful[-1] if useful else op.kernel))
+    return tuple(found)

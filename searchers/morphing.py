@@ -86,7 +86,7 @@ class Morphing:
 def belief(history: History) -> Posterior:
     """The regression on what the history shows to guided search."""
     finished, without_result = history.finished_seen(), history.without_result_seen()
-    descriptors = history.places.descriptors([history.outline(number) for number in (*finished, *without_result)])
+    descriptors = history.descriptors((*finished, *without_result))
     accuracies = np.array([history.accuracies[number] for number in finished], dtype=np.float64)
     return posterior(descriptors[: len(finished)], accuracies, descriptors[len(finished) :])
 
@@ -98,7 +98,11 @@ def _ranked(
     if not candidates:
         return []
     outlines = [history.places.grown(history.outline(parent), morphs) for parent, morphs in candidates]
-    bounds = belief(history).upper_bound(history.places.descriptors(outlines), beta)
+    # many grow alike, and are expected to do alike
+    alike = {outline.growth: outline for outline in outlines}
+    bounds = belief(history).upper_bound(history.places.descriptors(list(alike.values())), beta)
+    score_of = {growth: -round(float(bound), _DECIMALS) for growth, bound in zip(alike, bounds, strict=True)}
+    scores = [score_of[outline.growth] for outline in outlines]
     # parent's fingerprint and morphs fix the child's fingerprint, and spare building each child to break ties by it; seed and
     # number let two who ask with one history, an empty one above all, choose differently
     asked = f"{request.seed} {request.number}"
@@ -106,7 +110,6 @@ def _ranked(
         blake2b(f"{asked} {history.fingerprint(parent)} {morphs!r}".encode(), digest_size=8).digest()
         for parent, morphs in candidates
     ]
-    scores = [-round(float(bound), _DECIMALS) for bound in bounds]
     return [
         candidates[index] for index in sorted(range(len(candidates)), key=lambda index: (scores[index], ties[index]))
     ]

@@ -41,7 +41,7 @@ def residuals(history: History, numbers: tuple[int, ...]) -> dict[int, float]:
 
 def _growth(history: History, numbers: tuple[int, ...]) -> Array:
     """Growth by kind and stage, and the square of its sum."""
-    rows = history.places.descriptors([history.outline(number) for number in numbers])
+    rows = history.descriptors(numbers)
     growth = rows.reshape(len(numbers), KINDS_OF_GROWTH, -1)[:, WITHOUT_KERNELS].reshape(len(numbers), -1)
     return np.column_stack([growth, growth.sum(axis=1) ** 2])
 

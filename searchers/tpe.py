@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import TPESampler
@@ -87,6 +88,7 @@ class Tpe:
             space,
             n_startup_trials=self.startup_trials,
             n_ei_candidates=self.candidates,
+            multivariate=True,  # as it is by itself here, but asked of the study for each trial anew
             constant_liar=True,  # points in flight count as bad ones, so that workers try different ones
             seed=derived("tpe", request.seed, request.number),
         )
@@ -145,6 +147,15 @@ class _Joint(TPESampler):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {name: sizes for name, sizes in self._space.items() if not sizes.single()}
 
+    def _get_internal_repr(
+        self, trials: list[FrozenTrial], search_space: dict[str, BaseDistribution], study: Study
+    ) -> dict[str, np.ndarray]:
+        # Optuna 5.0 asks each trial whether it is under way and each distribution for its view of each value: of whole numbers
+        # that were told that is the number. Were this method called otherwise one day, its own would do the same, more slowly
+        tried = [trial.params for trial in trials]
+        tried = [params for params in tried if search_space.keys() <= params.keys()]
+        return {name: np.asarray([float(params[name]) for params in tried]) for name in search_space}
+
 
 class _Told(InMemoryStorage):
     """A study in memory that begins with trials told from outside.
@@ -172,21 +183,28 @@ def _told(history: History) -> list[FrozenTrial]:
     finished = history.finished_newest()
     values = residuals(history, finished)
     told = [
-        _trial(_place(number, _SHRUNK), TrialState.PRUNED, point.batch_size, point.kernel_size, None)
+        _trial(_place(number, _SHRUNK), _SHRUNK, point.batch_size, point.kernel_size)
         for number, point in history.pruned_newest()
     ]
-    for state, how, numbers in (
-        (TrialState.PRUNED, _UNFIT, history.unfit_newest()),
-        (TrialState.COMPLETE, _FINISHED, finished),
-        (TrialState.RUNNING, _IN_FLIGHT, history.in_flight_newest()),
+    for how, numbers in (
+        (_UNFIT, history.unfit_newest()),
+        (_FINISHED, finished),
+        (_IN_FLIGHT, history.in_flight_newest()),
     ):
         for number in numbers:
             sizes = history.batch_size(number), history.own_kernel(number)
-            told.append(_trial(_place(number, how), state, *sizes, values.get(number)))
+            told.append(
+                # what tuning gave one is another number with each result: remembering that would serve nobody
+                _trial.__wrapped__(_place(number, how), how, *sizes, values[number])
+                if how == _FINISHED
+                else _trial(_place(number, how), how, *sizes)
+            )
     return told
 
 
 _SHRUNK, _UNFIT, _FINISHED, _IN_FLIGHT = range(4)
+_STATES: Final = (TrialState.PRUNED, TrialState.PRUNED, TrialState.COMPLETE, TrialState.RUNNING)
+"""Of these four, in Optuna's words."""
 
 
 def _place(number: int, how: int) -> int:
@@ -202,10 +220,9 @@ _EVERY_KERNEL: Final = IntDistribution(1, 2**31)
 
 
 @lru_cache(maxsize=4096)
-def _trial(
-    number: int, state: TrialState, batch_size: int, kernel_size: int | None, value: float | None
-) -> FrozenTrial:
+def _trial(number: int, how: int, batch_size: int, kernel_size: int | None, value: float | None = None) -> FrozenTrial:
     """One trial in Optuna's words. Remembered: each is told many times."""
+    state = _STATES[how]
     params = {"batch_size": batch_size}
     distributions: dict[str, BaseDistribution] = {"batch_size": _EVERY_BATCH}
     if kernel_size is not None:

@@ -30,6 +30,7 @@ the average, where growth that paid so far is the best guess of what pays."""
 FITTED_ON: Final = 96
 """Architectures that these three are chosen by, spread evenly over those seen."""
 
+_COLUMNS: Final = 32
 _OUTLIERS: Final = 3.0  # robust standard deviations beyond which a result is drawn in
 
 
@@ -107,21 +108,31 @@ def _blas() -> ThreadpoolController:
 
 
 def _kernel(left: Array, right: Array, hyperparameters: Hyperparameters) -> Array:
-    scalar = products(left, right)
-    covariance = similarity(squared_distances(left, right, scalar), hyperparameters.length)
-    scalar *= hyperparameters.slope
-    covariance += scalar
+    covariance = products(left, right)
+    _make_covariance(covariance, left, right, hyperparameters)
     return covariance
 
 
+def _make_covariance(scalar: Array, left: Array, right: Array, hyperparameters: Hyperparameters) -> None:
+    """Turns the scalar products of descriptors into their covariance, in place."""
+    similar = similarity(squared_distances(left, right, scalar), hyperparameters.length)
+    scalar *= hyperparameters.slope
+    scalar += similar
+
+
 def _factor(seen: Array, hyperparameters: Hyperparameters) -> Array:
-    covariance = _kernel(seen, seen, hyperparameters)
+    covariance = products(seen, seen)
+    # only what LAPACK reads, the diagonal and what is below it, some columns at a time so that they stay in the cache
+    for begin in range(0, len(seen), _COLUMNS):
+        end = begin + _COLUMNS
+        _make_covariance(covariance[begin:, begin:end], seen[begin:], seen[begin:end], hyperparameters)
     covariance.ravel("K")[:: len(seen) + 1] += hyperparameters.noise
     return _cholesky(covariance)
 
 
 def _cholesky(covariance: Array) -> Array:
-    """The lower factor, in the place of the covariance where its columns lie one after the other (`products`).
+    """The lower factor, in the place of the covariance where its columns lie one after the other (`products`); what stands
+    above the diagonal is not read.
 
     LAPACK without scipy's wrapper, which for the small matrices of `_fitted` takes longer than their arithmetic.
     """

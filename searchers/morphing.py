@@ -8,8 +8,10 @@ of accuracy, since most failures are a machine's and not the architecture's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain, groupby, islice
 from random import Random
 from typing import Final
 
@@ -41,10 +43,12 @@ class Morphing:
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
         """See searchers.history.Searcher; raises NothingToPropose."""
         random = chance(self.name, request.seed, request.number)
-        ranked = _ranked(history, self._candidates(history, random), self.beta, request)
+        candidates = self._candidates(history, random)
         # those who ask at this moment rank nearly alike, and cannot know of each other: each draws one of as many
-        place = int(random.random() * min(1 + history.open_requests(besides=request.number), len(ranked)))
-        for parent, morphs in ranked[place:] + ranked[:place]:
+        place = int(random.random() * min(1 + history.open_requests(besides=request.number), len(candidates)))
+        ranked = _ranked(history, candidates, self.beta, request)
+        passed = list(islice(ranked, place))
+        for parent, morphs in chain(ranked, passed):
             chosen = copies_drawn(morphs, request)
             if child(history, parent, chosen) is not None:
                 return parent, chosen
@@ -93,10 +97,10 @@ def belief(history: History) -> Posterior:
 
 def _ranked(
     history: History, candidates: list[tuple[int | None, tuple[Morph, ...]]], beta: float, request: Request
-) -> list[tuple[int | None, tuple[Morph, ...]]]:
+) -> Iterator[tuple[int | None, tuple[Morph, ...]]]:
     """The candidates, most promising first; ties by what was done to which architecture, and for each request otherwise."""
     if not candidates:
-        return []
+        return
     outlines = [history.places.grown(history.outline(parent), morphs) for parent, morphs in candidates]
     # many grow alike, and are expected to do alike
     alike = {outline.growth: outline for outline in outlines}
@@ -106,10 +110,11 @@ def _ranked(
     # parent's fingerprint and morphs fix the child's fingerprint, and spare building each child to break ties by it; seed and
     # number let two who ask with one history, an empty one above all, choose differently
     asked = f"{request.seed} {request.number}"
-    ties = [
-        blake2b(f"{asked} {history.fingerprint(parent)} {morphs!r}".encode(), digest_size=8).digest()
-        for parent, morphs in candidates
-    ]
-    return [
-        candidates[index] for index in sorted(range(len(candidates)), key=lambda index: (scores[index], ties[index]))
-    ]
+
+    def tie(index: int) -> bytes:
+        parent, morphs = candidates[index]
+        return blake2b(f"{asked} {history.fingerprint(parent)} {morphs!r}".encode(), digest_size=8).digest()
+
+    # no more ties are broken than are asked about: the first child is mostly taken
+    for _, tied in groupby(sorted(range(len(candidates)), key=scores.__getitem__), key=scores.__getitem__):
+        yield from [candidates[index] for index in sorted(tied, key=tie)]

@@ -24,6 +24,9 @@ class Rows:
         self._places: dict[int, int] = {}
         self._rows: Array = np.empty((0, width))
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def missing(self, numbers: Sequence[int]) -> list[int]:
         """Those of these trials whose rows are still to be kept before `of` is asked.
 
@@ -48,4 +51,5 @@ class Rows:
 
     def of(self, numbers: Sequence[int]) -> Array:
         """A copy of the rows of these trials, in this order; KeyError for one that was not kept."""
-        return self._rows[[self._places[number] for number in numbers]]
+        places = [self._places[number] for number in numbers]
+        return self._rows[np.array(places, dtype=np.intp)]

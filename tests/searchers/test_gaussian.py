@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import cholesky, solve_triangular
 from threadpoolctl import threadpool_info
 
 from searchers.distance import Array
-from searchers.gaussian import normalised, one_blas_thread, posterior
+from searchers.gaussian import Hyperparameters, _cholesky, normalised, one_blas_thread, posterior
 
 NOWHERE = np.zeros((0, 3))
 
@@ -118,3 +119,39 @@ def test_linear_algebra_runs_on_one_thread_and_gives_back_what_it_took() -> None
     with one_blas_thread():
         assert set(threads()) == {1}
     assert threads() == before
+
+
+def covariance(left: Array, right: Array, by: Hyperparameters) -> Array:
+    """As the regression had it before it spared itself copies."""
+    squares = left @ right.T
+    squares *= -2.0
+    squares += (left * left).sum(axis=1)[:, None]
+    squares += (right * right).sum(axis=1)[None, :]
+    squares = np.maximum(squares, 0.0) * (0.5 / (by.length * by.length)) + 1.0
+    return np.asarray(np.reciprocal(squares) + by.slope * (left @ right.T), dtype=np.float64)
+
+
+@pytest.mark.parametrize(("finished", "pending"), [(1, 0), (2, 1), (31, 2), (33, 64), (150, 7), (300, 250)])
+def test_arithmetic_without_copies_gives_the_bits_of_the_plain_one(finished: int, pending: int) -> None:
+    seen = places(finished + pending)
+    results = np.sin(3 * seen[:finished, 0])
+    believed = posterior(seen[:finished], results, seen[finished:])
+
+    with one_blas_thread():
+        plain = covariance(seen, seen, believed.hyperparameters)
+        plain[np.diag_indices_from(plain)] += believed.hyperparameters.noise
+        factor = cholesky(plain, lower=True)
+        weights = solve_triangular(factor[:finished, :finished], normalised(results), lower=True)
+        ahead = places(40, 1)
+        solved = solve_triangular(factor, covariance(seen, ahead, believed.hyperparameters), lower=True)
+    own = 1.0 + believed.hyperparameters.slope * (ahead * ahead).sum(axis=1)
+    bound = weights @ solved[:finished] + 2.0 * np.sqrt(np.maximum(own - (solved * solved).sum(axis=0), 0.0))
+
+    assert np.array_equal(believed.factor, factor)
+    assert np.array_equal(believed.weights, weights)
+    assert np.array_equal(believed.upper_bound(ahead, 2.0), bound)
+
+
+def test_a_matrix_that_is_no_covariance_is_refused() -> None:
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite; this one of 3 is not at 2"):
+        _cholesky(np.asfortranarray(np.diag([1.0, -1.0, 1.0])))

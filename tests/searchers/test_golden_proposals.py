@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks import proposal_speed
 from searchers import (
+    Cause,
     CeilingKnown,
     EvolutionConf,
     Failed,
@@ -58,7 +59,7 @@ def eventful(name: str) -> Iterator[Proposal]:
             if drawn < 0.7:
                 run.tell(Finished(number, round(0.5 + 0.4 * random.random(), 2)))
             elif drawn < 0.8:
-                causes = ("machine", "divergence", "memory", "network")
+                causes: tuple[Cause, ...] = ("machine", "divergence", "memory", "network")
                 run.tell(Failed(number, causes[int(random.random() * len(causes))]))
             elif drawn < 0.9:
                 run.tell(Shrunk(number, run.history.batch_size(number), max(1, run.history.batch_size(number) // 2)))

@@ -7,10 +7,15 @@ from dataclasses import replace
 from math import log2
 from statistics import fmean, median
 
+import numpy as np
+import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import TPESampler
 
+from benchmarks import proposal_speed
 from benchmarks.tuning_landscape import row, search
 from morphism import (
     Budget,
@@ -45,7 +50,7 @@ from searchers import (
 )
 from searchers.kernel_size import enlarging, own_size, tunable
 from searchers.residual import residuals
-from searchers.tpe import _told, batch_range
+from searchers.tpe import _Joint, _told, batch_range
 from tests.searchers.histories import SMALL, Run, space
 
 TPE = TpeConf().build()
@@ -419,3 +424,34 @@ def test_batches_come_twice_as_near_to_the_best_wherever_it_lies_and_fewer_fail_
     assert median(found["last"]) <= median(found["first"]) / 2
     # near the lower end nearly every random batch is above the bound: being near the best means being near the bound
     assert fmean(found["failed last"]) < (0.2 if place == "low" else fmean(found["failed first"]))
+
+
+def test_what_was_told_reaches_the_sampler_as_optuna_itself_would_hand_it_on() -> None:
+    history = History(proposal_speed.space())
+    history.tell(proposal_speed.invented(30))
+    history.tell(
+        [
+            Proposed(60, 5, None, (), 40, None, "no kernel"),
+            Finished(60, 0.5),
+            Proposed(61, 5, None, (), 48, 5, "too large"),
+            Shrunk(61, 48, 24),
+        ]
+    )
+    told = _told(history)
+    batches, kernels = batch_range(history), IntDistribution(3, 7, step=2)
+    spaces: list[dict[str, BaseDistribution]] = [
+        {"batch_size": batches},
+        {"batch_size": batches, "kernel_size": kernels},
+    ]
+    study = optuna.create_study()
+
+    for both in spaces:
+        sampler = _Joint(both, multivariate=True, constant_liar=True, seed=0)
+        ours = sampler._get_internal_repr(told, both, study)
+        theirs = TPESampler._get_internal_repr(sampler, told, both, study)
+
+        assert list(ours) == list(theirs) == list(both)
+        assert len(ours["batch_size"]) == len(told) - ("kernel_size" in both)  # one has no kernel
+        for name, values in ours.items():
+            assert values.dtype == theirs[name].dtype
+            assert np.array_equal(values, theirs[name])

@@ -58,10 +58,13 @@ def enlarging(graph: Graph, size: int) -> tuple[Kernel, ...]:
 
 @once_per_graph
 def _room(graph: Graph) -> tuple[tuple[str, int, int], ...]:
-    """Of each tunable convolution its name, its kernel, and the largest that it may come to have: its own where that is larger
-    already."""
-    found: list[tuple[str, int, int]] = []
-    for index, op in tunable(graph).items():
-        useful = useful_kernels(graph, index)
-        found.append((graph.nodes[index].name, op.kernel, useful[-1] if useful else op.kernel))
-    return tuple(found)
+    """Of each tunable convolution its name, its kernel, and the largest that it may come to have."""
+    return tuple([(graph.nodes[index].name, op.kernel, _largest(graph, index)) for index, op in tunable(graph).items()])
+
+
+def _largest(graph: Graph, index: int) -> int:
+    """The largest kernel that a convolution may come to have; its own where that is larger already."""
+    op = graph.nodes[index].op
+    assert isinstance(op, Convolution)
+    useful = useful_kernels(graph, index)
+    return useful[-1] if useful else op.kernel

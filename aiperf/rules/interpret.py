@@ -50,7 +50,8 @@ from aiperf.journal.messages import (
     WorkerUp,
 )
 from aiperf.rules.procedure import end_of_trial, told_accuracy
-from aiperf.rules.state import Run, Trial
+from aiperf.rules.state import Run
+from aiperf.rules.trial import Trial, TrialState
 
 HeardWord = (
     WorkerUp
@@ -174,7 +175,9 @@ def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:
     """The trial, if this attempt is the one that is running."""
     found = run.trials.get(trial)
-    return found if found is not None and trial in run.running and found.attempt == attempt else None
+    if found is None or found.state is not TrialState.RUNNING or found.attempt != attempt:
+        return None
+    return found
 
 
 def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:

@@ -18,7 +18,8 @@ from aiperf.journal.events import (
     TrialStarted,
     WorkerLost,
 )
-from aiperf.rules.state import Run, Worker
+from aiperf.rules.state import Run, Worker, check_that_it_fits
+from aiperf.rules.trial import TrialState
 from morphism import decode_morph
 from searchers.history import (
     Began,
@@ -37,10 +38,15 @@ from searchers.history import (
 
 
 def observations(run: Run, event: AnyEvent) -> list[Observation]:
-    """In the order in which the searchers' history takes it in; most events are no news to a search."""
+    """In the order in which the searchers' history takes it in; most events are no news to a search.
+
+    Raises:
+        EventRefused: the event does not fit the run.
+    """
+    if isinstance(event, Progress | EpochFinished):
+        return []  # nearly all events: said first
+    check_that_it_fits(run, event)
     match event:
-        case Progress() | EpochFinished():
-            return []  # nearly all events: said first
         case ProposalRequested():
             return [Requested(event.number)]
         case TrialRejected():
@@ -67,7 +73,7 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
         case TrialFinished():
             return [Finished(event.trial, event.told_accuracy)]
         case TrialFailed():
-            never_began = not run.trials[event.trial].attempt
+            never_began = run.trials[event.trial].state is TrialState.WAITING
             return [Withdrawn(event.trial) if never_began else Failed(event.trial, event.cause)]
         case BatchReduced():
             return [Shrunk(event.trial, event.from_batch_size, event.to_batch_size)]

@@ -44,6 +44,7 @@ from aiperf.journal.events import (
 )
 from aiperf.rules.limits import Limits, limits_of
 from aiperf.rules.procedure import end_of_trial, nears_its_end
+from aiperf.rules.trial import FITS, REMEDY, EventRefused, Stories, Trial, TrialState, number_of, refusal
 from searchers.history import PARENTS
 
 RETAINED = 2 * PARENTS
@@ -70,49 +71,6 @@ class Worker:
     requested: set[int] = field(default_factory=set)
     rejected_in_a_row: int = 0
     """Of its requests, since the last of which something came."""
-
-
-@dataclass(slots=True)
-class Trial:
-    """A proposal, and what became of it. The books of its images are kept elsewhere (score)."""
-
-    number: int
-    round: int
-    """Of the worker that starts it; until then that which it was asked for."""
-    made_for: int
-    """The worker that it is first tried on."""
-    parent: int | None
-    morphs: list[dict[str, Any]]
-    batch_size: int
-    can_grow: bool = True
-    """Whether it may be a parent."""
-    attempt: int = 0
-    losses_of_worker: int = 0
-    """Attempts that ended with the worker or in it; those that a killed driver took along are not held against the trial."""
-    worker: int | None = None
-    epoch: int = 0
-    """Finished epochs, counted from the last that can be taken up."""
-    saved_epoch: int = 0
-    """The last epoch with a checkpoint."""
-    unsaved_epoch: int = 0
-    """The last epoch of its attempt that the disk is known to have refused."""
-    losses: list[float] = field(default_factory=list)
-    accuracies: list[float] = field(default_factory=list)
-    best_accuracy: float = 0.0
-    is_settled: bool = False
-    told_accuracy: float | None = None
-    last_word: float = 0.0
-    is_prepared: bool = False
-    """Whether its attempt has said that the module stands."""
-    has_worked: bool = False
-    """Whether its attempt has told of work."""
-    # Of the epoch in progress, so that sums of words become intervals.
-    current_epoch: int = 0
-    training_images: int = 0
-    validation_images: int = 0
-    interval_end: float = 0.0
-    sums: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
-    """busy, communication, validation, input and checkpoint seconds of the attempt."""
 
 
 @dataclass(slots=True)
@@ -173,6 +131,8 @@ class Run:
     best_accuracy: float | None = None
     corrupt: set[str] = field(default_factory=set)
     """Names of the images that were skipped since the run began or was resumed: files may be mended in between."""
+    stories: Stories = field(default_factory=Stories)
+    """How each trial came to its state."""
 
     @property
     def start_is_due(self) -> bool:
@@ -224,7 +184,12 @@ def begin(event: RunStarted) -> Run:
 
 
 def evolve(run: Run, event: AnyEvent) -> None:
-    """Takes one event in."""
+    """Takes one event in.
+
+    Raises:
+        EventRefused: it does not fit the state of its trial or of its worker. The run is as it was.
+    """
+    check_that_it_fits(run, event)
     run.lines += 1
     run.at = max(run.at, event.at)
     match event:
@@ -239,14 +204,15 @@ def evolve(run: Run, event: AnyEvent) -> None:
             if event.wants_start:
                 run.start = event.number
             worker.requested.add(event.number)
+            run.stories.add(event.number, TrialState.REQUESTED, run.lines, event)
             _look_whether_hungry(run, worker)
         case TrialProposed():
             _proposed(run, event)
         case TrialRejected():
-            request = run.requests.pop(event.number, None)
+            request = run.requests.pop(event.number)
+            run.stories.add(event.number, TrialState.REJECTED, run.lines, event)
             _miss_start(run, event.number)
-            if request is not None and request.worker in run.workers:
-                _came_to_nothing(run, run.workers[request.worker], event.number)
+            _came_to_nothing(run, run.workers[request.worker], event.number)
         case TrialStarted():
             _started(run, event)
         case TrialPrepared():
@@ -264,13 +230,13 @@ def evolve(run: Run, event: AnyEvent) -> None:
         case TrialFinished():
             _finished(run, event)
         case TrialLost():
-            _lose(run, event.trial, by_worker=True)
+            _lose(run, event.trial, event)
         case TrialFailed():
             _failed(run, event)
         case WorkerJoined():
             _joined(run, event)
         case WorkerLost():
-            _worker_gone(run, event.worker, by_worker=not event.released)
+            _worker_gone(run, event.worker, event)
         case WorkerNotStarted() | HelperLost():
             pass  # it is for readers alone
         case CeilingMeasured():
@@ -294,13 +260,88 @@ def evolve(run: Run, event: AnyEvent) -> None:
             run.ended = None
             run.corrupt.clear()
             for present in list(run.workers):
-                _worker_gone(run, present, by_worker=False)
+                _worker_gone(run, present, event)
         case RunEnded():
             run.ended = event.reason
         case RunStarted():
-            raise AssertionError("a journal begins once")
+            raise AssertionError("it was refused before")
         case _:
             assert_never(event)
+
+
+def check_that_it_fits(run: Run, event: AnyEvent) -> None:
+    """Raises EventRefused for an event that does not fit the state of its trial or of its worker."""
+    if isinstance(event, Progress):  # nearly all events
+        trial = run.trials.get(event.trial)
+        if trial is None or trial.state is not TrialState.RUNNING:
+            raise refusal(event, run.lines + 1, run.stories)
+        return
+    fitting = FITS.get(type(event))
+    if fitting is not None and _state_of(run, event) not in fitting:
+        raise refusal(event, run.lines + 1, run.stories)
+    match event:
+        case ProposalRequested() | WorkerLost():
+            if event.worker not in run.workers:
+                raise _misfit(run, event, "is of a worker that is present", f"worker {event.worker!r}, which is not")
+        case WorkerJoined():
+            if event.worker in run.workers or event.worker in run.departed:
+                raise _misfit(run, event, "gives a worker a number of its own", f"worker {event.worker!r} once more")
+        case TrialProposed():
+            if event.parent is not None and event.parent not in run.trials:
+                raise _misfit(run, event, "names a parent that was proposed", f"trial {event.parent!r} as one")
+        case TrialStarted():
+            trial = run.trials[event.trial]
+            if event.worker not in run.idle:
+                raise _misfit(
+                    run, event, "is of a worker that trains nothing", f"worker {event.worker!r}, not such a one"
+                )
+            if trial.state is TrialState.WAITING and event.worker != trial.made_for:
+                raise _misfit(run, event, f"is first tried on worker {trial.made_for}", f"worker {event.worker!r}")
+            if event.attempt != trial.attempt + 1:
+                raise _misfit(run, event, f"begins attempt {trial.attempt + 1}", f"attempt {event.attempt!r}")
+        case RunStarted():
+            raise _misfit(run, event, "is the first line", "it once more")
+        case _:
+            pass
+
+
+def _misfit(run: Run, event: AnyEvent, law: str, offence: str) -> EventRefused:
+    story = f" of trial {event.trial} ({run.stories.told(event.trial)})" if isinstance(event, TrialStarted) else ""
+    return EventRefused(f"{type(event).__name__}{story} {law}; line {run.lines + 1} has {offence}. {REMEDY}")
+
+
+def _state_of(run: Run, event: AnyEvent) -> TrialState | None:
+    """Of the trial that an event of FITS is about; None: its number was never heard of."""
+    number = number_of(event)
+    trial = run.trials.get(number)
+    if trial is not None:
+        return trial.state
+    if number in run.requests:
+        return TrialState.REQUESTED
+    return TrialState.REJECTED if 0 <= number < run.next_number else None
+
+
+def enter(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
+    """The one place where a trial's state changes, and with it the ordered sets of those that decide looks at."""
+    number = trial.number
+    match trial.state:
+        case TrialState.WAITING:
+            run.orphaned.pop(number, None)
+        case TrialState.RUNNING:
+            del run.running[number]
+        case TrialState.LOST:
+            run.lost.pop(number, None)
+            run.ending.pop(number, None)
+        case _:
+            pass
+    trial.state = state
+    if state is TrialState.RUNNING:
+        run.running[number] = None
+    elif state is TrialState.LOST:
+        # Sorted out here, once: after a loss of all workers thousands of trials wait for many turns.
+        is_over = end_of_trial(run.limits.procedure, trial.round, trial.losses) is not None
+        (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
+    run.stories.add(number, state, run.lines, event)
 
 
 def _joined(run: Run, event: WorkerJoined) -> None:
@@ -325,7 +366,7 @@ def _taken_over(run: Run, host: str) -> int:
     return round_
 
 
-def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
+def _worker_gone(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
     worker = run.workers.pop(number)
     run.idle.pop(number, None)
     run.ready.pop(number, None)
@@ -337,14 +378,14 @@ def _worker_gone(run: Run, number: int, *, by_worker: bool) -> None:
         run.absent_on.setdefault(worker.host, deque()).append(number)
     for request in worker.requested:
         # A late answer finds no request and changes nothing.
-        run.requests.pop(request, None)
+        del run.requests[request]
+        run.stories.add(request, TrialState.WITHDRAWN, run.lines, event)
         _miss_start(run, request)
     for waiting in worker.waiting:
-        run.orphaned.pop(waiting, None)
         _miss_start(run, waiting)
-        _settle(run, run.trials[waiting])
+        _settle(run, run.trials[waiting], TrialState.WITHDRAWN, event)
     if worker.trial is not None:
-        _lose(run, worker.trial, by_worker=by_worker)
+        _lose(run, worker.trial, event)
 
 
 def _miss_start(run: Run, number: int) -> None:
@@ -357,9 +398,10 @@ def _proposed(run: Run, event: TrialProposed) -> None:
     request = run.requests.pop(event.number)
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)
-    run.trials[event.number] = Trial(
+    trial = run.trials[event.number] = Trial(
         event.number, request.round, worker.number, event.parent, event.morphs, event.batch_size, event.can_grow
     )
+    enter(run, trial, TrialState.WAITING, event)
     insort(worker.waiting, event.number)
     if worker.trial is None:
         run.ready[worker.number] = None
@@ -391,15 +433,14 @@ def _look_whether_hungry(run: Run, worker: Worker) -> None:
 
 def _started(run: Run, event: TrialStarted) -> None:
     trial, worker = run.trials[event.trial], run.workers[event.worker]
-    if event.attempt == 1:
+    if trial.state is TrialState.WAITING:
         if event.round is not None:
             trial.round = event.round
         worker.round = trial.round
         worker.waiting.remove(event.trial)
-    run.lost.pop(event.trial, None)
+    enter(run, trial, TrialState.RUNNING, event)
     del run.idle[event.worker]
     run.ready.pop(event.worker, None)
-    run.running[event.trial] = None
     worker.trial = event.trial
     trial.worker = event.worker
     trial.attempt = event.attempt
@@ -463,9 +504,8 @@ def _epoch_finished(run: Run, event: EpochFinished) -> None:
 def _finished(run: Run, event: TrialFinished) -> None:
     trial = run.trials[event.trial]
     trial.told_accuracy = event.told_accuracy
-    run.ending.pop(event.trial, None)
     _free_worker(run, trial)
-    _settle(run, trial)
+    _settle(run, trial, TrialState.FINISHED, event)
     run.finished += 1
     run.highest_round = max(run.highest_round, trial.round)
     while run.exhausted:  # there is a new parent: each asks once more
@@ -498,11 +538,10 @@ def _release(run: Run, rank: tuple[float, int]) -> None:
 
 def _failed(run: Run, event: TrialFailed) -> None:
     trial = run.trials[event.trial]
-    run.ending.pop(event.trial, None)
-    _free_worker(run, trial)
-    if not trial.attempt:
+    if trial.state is TrialState.WAITING:
         _take_back(run, trial)
-    _settle(run, trial)
+    _free_worker(run, trial)
+    _settle(run, trial, TrialState.FAILED, event)
     run.failed += 1
     if event.trial == run.start:
         run.start_failures += 1
@@ -512,7 +551,6 @@ def _failed(run: Run, event: TrialFailed) -> None:
 
 def _take_back(run: Run, trial: Trial) -> None:
     """A trial is given up that waits for its worker."""
-    run.orphaned.pop(trial.number, None)
     worker = run.workers[trial.made_for]
     worker.waiting.remove(trial.number)
     if not worker.waiting:
@@ -520,17 +558,15 @@ def _take_back(run: Run, trial: Trial) -> None:
     _look_whether_hungry(run, worker)
 
 
-def _lose(run: Run, number: int, *, by_worker: bool) -> None:
+def _lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
     trial = run.trials[number]
     _free_worker(run, trial)
-    trial.losses_of_worker += by_worker
-    is_over = end_of_trial(run.limits.procedure, trial.round, trial.losses) is not None
-    # Sorted out here, once: after a loss of all workers thousands of trials wait for many turns.
-    (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
+    # What a killed driver took along, or a worker that was let go, is not held against the trial.
+    trial.losses_of_worker += isinstance(event, TrialLost) or (isinstance(event, WorkerLost) and not event.released)
+    enter(run, trial, TrialState.LOST, event)
 
 
 def _free_worker(run: Run, trial: Trial) -> None:
-    run.running.pop(trial.number, None)
     worker = None if trial.worker is None else run.workers.get(trial.worker)
     if worker is not None:
         worker.trial, worker.nears_end = None, False
@@ -541,8 +577,8 @@ def _free_worker(run: Run, trial: Trial) -> None:
     trial.worker = None
 
 
-def _settle(run: Run, trial: Trial) -> None:
-    trial.is_settled = True
+def _settle(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
+    enter(run, trial, state, event)
     # 50,000 finished trials stay in memory: what only a running one needs goes.
     trial.losses, trial.accuracies = [], []
     parent = trial.parent

@@ -34,6 +34,7 @@ from aiperf.journal.messages import (
 from aiperf.rules.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
 from aiperf.rules.interpret import interpret
 from aiperf.rules.state import Run, evolve, replay
+from aiperf.rules.trial import TrialState
 from tests.journals import (
     begun,
     evaluated,
@@ -396,7 +397,7 @@ def test_a_missing_parent_fails_the_trial_and_is_no_parent_any_more() -> None:
 
     heard(run, CheckpointGone(trial=1, attempt=1, missing=0, reason="no file"), 8.0)
 
-    assert run.trials[1].is_settled and run.trials[0].saved_epoch == 0 and run.workers[0].trial is None
+    assert run.trials[1].state is TrialState.FAILED and run.trials[0].saved_epoch == 0 and run.workers[0].trial is None
 
 
 def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() -> None:

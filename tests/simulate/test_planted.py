@@ -27,6 +27,7 @@ from aiperf.journal.events import (
     RunResumed,
     RunStarted,
     TrialFinished,
+    TrialLost,
     TrialStarted,
     WorkerJoined,
     WorkerLost,
@@ -36,7 +37,8 @@ from aiperf.journal.messages import Advanced, Done, Train, Word, WorkerUp
 from aiperf.rules.decide import Command, Start
 from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
-from aiperf.rules.state import Run, Trial, evolve
+from aiperf.rules.state import Run, evolve
+from aiperf.rules.trial import Trial, TrialState
 from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller
 from searchers.history import CeilingKnown, History, Observation
@@ -50,25 +52,28 @@ def case(seed: int, *faults: str, **options: Any) -> Case:
 
 def counting_words_of_dead_attempts(patch: pytest.MonkeyPatch) -> None:
     def current(run: Run, trial: int, attempt: int) -> Trial | None:
-        return run.trials[trial] if trial in run.running else None
+        found = run.trials.get(trial)
+        return found if found is not None and found.state is TrialState.RUNNING else None
 
     patch.setattr(aiperf.rules.interpret, "_current", current)
 
 
 def retrying_without_end(patch: pytest.MonkeyPatch) -> None:
-    def lose(run: Run, number: int, *, by_worker: bool) -> None:
-        trial = run.trials[number]
-        aiperf.rules.state._free_worker(run, trial)
-        run.lost[number] = None
+    enter = aiperf.rules.state.enter
 
-    patch.setattr(aiperf.rules.state, "_lose", lose)
+    def never_ending(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
+        enter(run, trial, state, event)
+        if run.ending.pop(trial.number, run) is None:
+            run.lost[trial.number] = None
+
+    patch.setattr(aiperf.rules.state, "enter", never_ending)
 
 
 def retrying_at_once_and_again(patch: pytest.MonkeyPatch) -> None:
     lose = aiperf.rules.state._lose
 
-    def twice(run: Run, number: int, *, by_worker: bool) -> None:
-        lose(run, number, by_worker=by_worker)
+    def twice(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
+        lose(run, number, event)
         run.trials[number].attempt += 1
 
     patch.setattr(aiperf.rules.state, "_lose", twice)
@@ -110,9 +115,9 @@ def resuming_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
-    def keep(run: Run, number: int, *, by_worker: bool) -> None:
-        if by_worker:
-            gone(run, number, by_worker=by_worker)
+    def keep(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
+        if isinstance(event, WorkerLost) and not event.released:
+            gone(run, number, event)
 
     gone = aiperf.rules.state._worker_gone
     patch.setattr(aiperf.rules.state, "_worker_gone", keep)

@@ -1,0 +1,276 @@
+"""A trial has one state; an event that does not fit it is refused with the trial's story, and changes nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.errors import JournalDamaged
+from aiperf.journal.events import (
+    AnyEvent,
+    BatchReduced,
+    CheckpointDropped,
+    CheckpointNotWritten,
+    CheckpointWritten,
+    RunStarted,
+    TrialFailed,
+    TrialHeartbeat,
+    TrialLost,
+    TrialRejected,
+    WorkerLost,
+)
+from aiperf.journal.journal import folding, read
+from aiperf.rules.observations import observations
+from aiperf.rules.state import Run, begin, evolve, replay
+from aiperf.rules.trial import FITS, LEADS_TO, EventRefused, Stories, TrialState
+from aiperf.simulate.audit.random_runs import play, random_case
+from tests.journal.forged import body, lines_of, sealed
+from tests.journals import (
+    begun,
+    evaluated,
+    finished,
+    interval,
+    joined,
+    prepared,
+    proposed,
+    requested,
+    resumed,
+    started,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+REACHED: dict[TrialState | None, list[AnyEvent]] = {
+    None: [joined()],
+    TrialState.REQUESTED: [joined(), requested(0)],
+    TrialState.REJECTED: [joined(), requested(0), TrialRejected(at=1.0, number=0, reason="")],
+    TrialState.WAITING: [joined(), requested(0), proposed(0)],
+    TrialState.RUNNING: [joined(), requested(0), proposed(0), begun(0, 2.0)],
+    TrialState.LOST: [
+        *(joined(), requested(0), proposed(0), begun(0, 2.0)),
+        TrialLost(at=3.0, trial=0, attempt=1, reason=""),
+    ],
+    TrialState.FINISHED: [joined(), requested(0), proposed(0), begun(0, 2.0), finished(0, 3.0, 0.5)],
+    TrialState.FAILED: [joined(), requested(0), proposed(0), TrialFailed(at=3.0, trial=0, reason="")],
+    TrialState.WITHDRAWN: [
+        *(joined(), requested(0), proposed(0)),
+        *(WorkerLost(at=3.0, worker=0, reason=""), joined(1, host="b")),
+    ],
+}
+"""The shortest way of trial 0 to each state."""
+
+
+def event_of(kind: type[AnyEvent], trial: int = 0, attempt: int = 1, worker: int = 0) -> AnyEvent:
+    """An event of trial 0, at 4 s."""
+    working = {"at": 4.0, "trial": trial, "attempt": attempt}
+    made: dict[str, AnyEvent] = {
+        "ProposalRequested": requested(trial, worker, at=4.0),
+        "TrialProposed": proposed(trial, at=4.0),
+        "TrialRejected": TrialRejected(at=4.0, number=trial, reason=""),
+        "TrialStarted": begun(trial, 4.0, attempt=attempt, worker=worker),
+        "TrialPrepared": prepared(trial, 4.0, attempt),
+        "Progress": interval(trial, 3.0, 4.0, 10, attempt=attempt, worker=worker),
+        "EpochFinished": evaluated(trial, 4.0, 0.5, attempt=attempt),
+        "BatchReduced": BatchReduced(**working, from_batch_size=32, to_batch_size=16),
+        "CheckpointWritten": CheckpointWritten(**working, epoch=1),
+        "CheckpointNotWritten": CheckpointNotWritten(**working, epoch=1, reason=""),
+        "TrialHeartbeat": TrialHeartbeat(**working, doing=""),
+        "TrialLost": TrialLost(**working, reason=""),
+        "TrialFinished": finished(trial, 4.0, 0.5),
+        "TrialFailed": TrialFailed(at=4.0, trial=trial, reason=""),
+        "CheckpointDropped": CheckpointDropped(at=4.0, trial=trial, reason=""),
+    }
+    return made[kind.__name__]
+
+
+def reaching(state: TrialState | None) -> Run:
+    return replay([started(), *REACHED[state]])
+
+
+def state_of(run: Run, number: int) -> TrialState | None:
+    """By what the run's story says of a number last."""
+    return next((state for state, _, _ in reversed(list(run.stories.of(number)))), None)
+
+
+def check(run: Run) -> None:
+    """The ordered sets and the workers say the same as the states of the trials."""
+    of = {state: {trial.number for trial in run.trials.values() if trial.state is state} for state in TrialState}
+    assert set(run.running) == of[TrialState.RUNNING] == {worker.trial for worker in run.workers.values()} - {None}
+    assert set(run.lost).isdisjoint(run.ending) and {*run.lost, *run.ending} == of[TrialState.LOST]
+    assert {one for worker in run.workers.values() for one in worker.waiting} == of[TrialState.WAITING]
+    assert set(run.orphaned) <= of[TrialState.WAITING]
+    assert not of[TrialState.REQUESTED] and not of[TrialState.REJECTED]
+    assert {one for worker in run.workers.values() for one in worker.requested} == set(run.requests)
+    assert set(run.idle) == {worker.number for worker in run.workers.values() if worker.trial is None}
+
+
+PAIRS = [(state, kind) for state in REACHED for kind in FITS]
+
+
+def name(value: Any) -> str:
+    return "unheard" if value is None else value.value if isinstance(value, TrialState) else value.__name__
+
+
+@pytest.mark.parametrize(("state", "kind"), [one for one in PAIRS if one[0] not in FITS[one[1]]], ids=name)
+def test_an_event_that_does_not_fit_the_state_is_refused_with_the_story_and_changes_nothing(
+    state: TrialState | None, kind: type[AnyEvent]
+) -> None:
+    run = reaching(state)
+    before = copy.deepcopy(run)
+    event = event_of(kind, worker=max(run.workers))
+
+    for taking in (evolve, observations):
+        if taking is observations and kind.__name__ in ("Progress", "EpochFinished"):
+            continue  # no searcher hears of them
+        with pytest.raises(EventRefused) as refused:
+            taking(run, event)
+
+        said = str(refused.value)
+        assert (
+            said.startswith(f"{kind.__name__} is of a trial that is ") and f"; line {run.lines + 1} has trial 0" in said
+        )
+        assert "resume_until" in said and "\n" not in said
+        assert "of which no line before it tells" in said if state is None else f"{state.value} (line " in said
+    assert run == before
+
+
+@pytest.mark.parametrize(("state", "kind"), [one for one in PAIRS if one[0] in FITS[one[1]]], ids=name)
+def test_an_event_that_fits_the_state_leads_where_the_table_says(
+    state: TrialState | None, kind: type[AnyEvent]
+) -> None:
+    run = reaching(state)
+
+    evolve(run, event_of(kind, attempt=2 if state is TrialState.LOST else 1))
+
+    assert state_of(run, 0) is LEADS_TO.get(kind, state)
+    check(run)
+
+
+def test_a_refusal_tells_the_whole_story_with_line_and_event() -> None:
+    run = replay([started(), *REACHED[TrialState.LOST], begun(0, 5.0, attempt=2), resumed(6.0)])
+
+    with pytest.raises(EventRefused) as refused:
+        evolve(run, evaluated(0, 7.0, 0.5, attempt=2))
+
+    assert str(refused.value) == (
+        "EpochFinished is of a trial that is running; line 9 has trial 0, whose story is: "
+        "requested (line 3, ProposalRequested), waiting (line 4, TrialProposed), running (line 5, TrialStarted), "
+        "lost (line 6, TrialLost), running (line 7, TrialStarted), lost (line 8, RunResumed). "
+        "Go on from the line before it (resume_until), and report it if aiperf itself wrote it"
+    )
+
+
+EVENTS = st.one_of(
+    st.builds(
+        event_of,
+        st.sampled_from(list(FITS)),
+        trial=st.integers(0, 3),
+        attempt=st.integers(1, 3),
+        worker=st.integers(0, 2),
+    ),
+    st.builds(joined, st.integers(0, 3), at=st.just(4.0)),
+    st.builds(lambda worker: WorkerLost(at=4.0, worker=worker, reason=""), st.integers(0, 3)),
+    st.builds(resumed, st.just(4.0)),
+    st.builds(lambda number, parent: proposed(number, 4.0, parent), st.integers(0, 3), st.integers(-1, 3)),
+    st.builds(started),
+)
+
+
+def fitting(run: Run) -> list[AnyEvent]:
+    """Events of which most fit: each trial and request is brought one step on."""
+    steps: list[AnyEvent] = [requested(run.next_number, worker, at=4.0) for worker in run.workers]
+    steps += [proposed(number, 4.0) for number in run.requests]
+    for trial in run.trials.values():
+        steps += [event_of(kind, trial.number, trial.attempt) for kind in FITS if trial.state in FITS[kind]]
+        steps += [begun(trial.number, 4.0, trial.attempt + 1, worker) for worker in run.idle]
+    return steps
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_whatever_events_come_in_whatever_order_each_is_taken_in_or_refused(data: st.DataObject) -> None:
+    run = begin(started())
+    for worker in range(2):
+        evolve(run, joined(worker))
+    for _ in range(25):
+        steps = fitting(run)
+        chosen: st.SearchStrategy[AnyEvent] = st.sampled_from(steps) | EVENTS if steps else EVENTS
+        event = data.draw(chosen)
+        lines = run.lines
+        try:
+            observations(run, event)
+            evolve(run, event)
+        except EventRefused:
+            assert run.lines == lines
+        check(run)
+
+
+def folded(events: Iterable[AnyEvent], seen: Counter[str]) -> Run:
+    """Every event is taken in, and the sets stay in step with the states."""
+    lines = iter(events)
+    first = next(lines)
+    assert isinstance(first, RunStarted)
+    run = begin(first)
+    for event in lines:
+        observations(run, event)
+        evolve(run, event)
+        seen[type(event).__name__] += 1
+        check(run)
+    seen.update(trial.state.value for trial in run.trials.values())
+    return run
+
+
+def test_every_event_that_the_real_rules_make_fits_whatever_faults_befall_the_run(tmp_path: Path) -> None:
+    seen: Counter[str] = Counter()
+
+    for seed in range(60_000, 60_012):
+        journal = tmp_path / f"{seed}.jsonl"
+        journal.write_bytes(play(random_case(seed)).journal)
+        folded(read(journal), seen)
+
+    unsaid = {"CheckpointWritten", "CheckpointNotWritten", "TrialHeartbeat"}  # by these simulated workers
+    assert {kind.__name__ for kind in FITS} - unsaid <= set(seen), seen
+    assert {"finished", "failed", "withdrawn", "running"} <= set(seen), seen
+
+
+@pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_every_event_of_a_recorded_journal_fits(journal: Path) -> None:
+    run = folded(read(journal), Counter())
+
+    assert run.finished and all(next(run.stories.of(number), None) for number in run.trials)
+
+
+def test_a_line_that_keeps_the_validators_laws_and_fits_no_state_is_refused_by_its_number(tmp_path: Path) -> None:
+    # The validator asks of a dropped checkpoint only that its trial was proposed; a trial that waits has none.
+    lines = lines_of(GOLDEN / "resumed-v2.jsonl")[:6]
+    journal = tmp_path / "journal.jsonl"
+    dropped = {"event": "CheckpointDropped", "at": lines[-1]["at"], "trial": 0, "reason": ""}
+    journal.write_bytes(sealed([*map(body, lines), body(dropped)]))
+    assert len(list(read(journal))) == 7
+
+    with (
+        pytest.raises(
+            JournalDamaged, match=r"line 7 of 7: .*CheckpointDropped is of a trial .* waiting \(line 6, Trial"
+        ),
+        folding(reader := read(journal)),
+    ):
+        replay(reader)
+
+
+def test_stories_of_fifty_thousand_trials_stay_small() -> None:
+    stories = Stories()
+    event = msgspec.convert({"event": "TrialFailed", "at": 0.0, "trial": 0, "reason": ""}, TrialFailed)
+    for number in range(50_000):
+        stories.add(number, TrialState.FAILED, number, event)
+
+    columns = (stories.numbers, stories.lines, stories.states, stories.events)
+
+    assert sum(len(one) * one.itemsize for one in columns) / 50_000 <= 20

@@ -70,7 +70,7 @@ REACHED: dict[TrialState | None, list[AnyEvent]] = {
 
 def event_of(kind: type[AnyEvent], trial: int = 0, attempt: int = 1, worker: int = 0) -> AnyEvent:
     """An event of trial 0, at 4 s."""
-    working = {"at": 4.0, "trial": trial, "attempt": attempt}
+    working: dict[str, Any] = {"at": 4.0, "trial": trial, "attempt": attempt}
     made: dict[str, AnyEvent] = {
         "ProposalRequested": requested(trial, worker, at=4.0),
         "TrialProposed": proposed(trial, at=4.0),

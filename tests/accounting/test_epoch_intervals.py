@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
+from array import array
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from aiperf.cli.score import as_json
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
-from aiperf.rules.state import replay
+from aiperf.rules.state import Run, replay
 from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.laws import BrokenLaw
 from aiperf.simulate.audit.random_runs import _opening, cheap, random_case
@@ -106,6 +107,11 @@ DEFECTS: dict[str, tuple[Change, set[str]]] = {
 }
 
 
+def without_lines(run: Run) -> Run:
+    """The old form has more lines for the same events: they, and their numbers in the trials' stories, are left out."""
+    return dataclasses.replace(run, lines=0, stories=dataclasses.replace(run.stories, lines=array("q")))
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 9_999))
 def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
@@ -118,7 +124,7 @@ def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
     assert profile(old) == profile(today)
     assert verdict(old, ground_truth, task) is None and verdict(today, ground_truth, task) is None
     old, today = without_positions(old), without_positions(today)
-    assert dataclasses.replace(replay(old), lines=0) == dataclasses.replace(replay(today), lines=0)
+    assert without_lines(replay(old)) == without_lines(replay(today))
     assert dataclasses.replace(collect(old), events=0) == dataclasses.replace(collect(today), events=0)
 
 

@@ -427,8 +427,8 @@ PROCEDURE = (
     Rule(
         "a worker's round is the trials it began, attempts not counted anew",
         "aiperf/rules/state.py",
-        "    if event.attempt == 1:\n        if event.round is not None:\n",
-        "    worker.round += 1\n    if event.attempt == 1:\n        if event.round is not None:\n",
+        "    if trial.state is TrialState.WAITING:\n        if event.round is not None:\n",
+        "    worker.round += 1\n    if trial.state is TrialState.WAITING:\n        if event.round is not None:\n",
         (
             "tests/rules/test_decisions.py::test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_counted_anew",
             LAWS + "test_in_a_run_a_round_is_a_trial_and_an_attempt_is_none",

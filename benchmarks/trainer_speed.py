@@ -265,7 +265,6 @@ class OwnLoop:
             trial=1,
             attempt=1,
             worker=0,
-            round=1,
             lineage=(),
             morphs=(),
             parent=None,
@@ -274,7 +273,6 @@ class OwnLoop:
             patience=1,
             improvement=0.001,
             losses=(),
-            best_accuracy=0.0,
             batch_size=batch,
             seed=SEED,
             progress_seconds=0.0,  # a word after each step: more than a run would have

@@ -37,7 +37,6 @@ class Train(_Message, frozen=True, kw_only=True):
     trial: int
     attempt: int
     worker: int
-    round: int
     lineage: tuple[dict[str, Any], ...]
     """All morphs from the starting graph to the parent's graph (to the starting graph itself: none)."""
     morphs: tuple[dict[str, Any], ...]
@@ -54,8 +53,6 @@ class Train(_Message, frozen=True, kw_only=True):
     """By how much plain validation cross-entropy must fall to count as improved."""
     losses: tuple[float, ...]
     """Validation losses of the epochs before first_epoch."""
-    best_accuracy: float
-    """Best validation accuracy of the epochs before first_epoch; 0 before any."""
     batch_size: int
     """Per accelerator."""
     seed: int

@@ -182,10 +182,6 @@ def _stood_still(word: EpochDone, seconds: float) -> EpochDone:
     return msgspec.structs.replace(word, advanced=waited)
 
 
-class _Interrupted(Exception):
-    """The driver wants this trial to end."""
-
-
 class _Attempt:
     """The state of one attempt as its epochs go by."""
 
@@ -218,9 +214,6 @@ class _Attempt:
                 return
             except NotHad as error:
                 yield Crashed(**who, reason=str(error), retry=False, cause="network")
-                return
-            except _Interrupted:
-                yield Crashed(**who, reason="interrupted", retry=True)
                 return
             except (DoesNotFit, torch.cuda.OutOfMemoryError) as error:
                 agreed = isinstance(error, DoesNotFit) or self._context.collective.ranks == 1
@@ -331,10 +324,6 @@ class _Attempt:
             for number, batch in enumerate(self._fetched(batches)):
                 self._rate = learning_rate(context.conf, self._epoch, ready.batch * ranks, number / len(batches))
                 set_learning_rate(exchange.optimiser, self._rate)
-                if context.liveness.is_time_to_stop(self._step):
-                    yield from self._finish_steps(pending, clock, 0)
-                    yield clock.finish(self._now(), 0, 0)
-                    raise _Interrupted
                 begin = timeline.mark()
                 with ready.execution.eager_if(batch.count != ready.batch), context.precision.computing():
                     logits = exchange.module(batch.images)

@@ -43,13 +43,9 @@ class Liveness(Protocol):
         """Whether somebody wishes to hear the sums now: true once for each time that it is wished."""
         ...
 
-    def is_time_to_stop(self, step: int) -> bool:
-        """Whether all ranks are to leave the order under way before this training step."""
-        ...
-
 
 class Unwatched:
-    """The life of a rank that nobody watches: alone, and never stopped."""
+    """The life of a rank that nobody watches: alone, and never asked for anything."""
 
     def __init__(self) -> None:
         self._images = (0, 0)
@@ -68,9 +64,6 @@ class Unwatched:
         return self._images
 
     def is_asked_for_sums(self) -> bool:
-        return False
-
-    def is_time_to_stop(self, step: int) -> bool:
         return False
 
 

@@ -1,8 +1,6 @@
 """The trainer's rules that need no network: configuration, learning rate, reports, batches, signs of life."""
 
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -18,7 +16,6 @@ from aiperf.train.collectives.collective import dense_view
 from aiperf.train.optimiser import learning_rate
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
-from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 from morphism import cost, start
 
@@ -197,20 +194,3 @@ def test_a_channels_last_gradient_is_exchanged_where_it_lies(shape: tuple[int, .
 def test_a_gradient_with_gaps_is_refused() -> None:
     with pytest.raises(ValueError, match="neither contiguous nor channels_last"):
         dense_view(torch.zeros(4, 4)[:, ::2])
-
-
-@given(st.integers(0, 1000), st.integers(0, 20), st.integers(0, 1))
-def test_all_ranks_leave_an_interrupted_trial_before_the_same_step(seen: int, wish: int, ahead: int) -> None:
-    left: dict[int, int] = {}
-    with TemporaryDirectory() as folder:
-        heartbeats = HeartbeatFile(Path(folder) / "pulse", 2, create=True)
-        for step in range(seen, seen + 60):
-            if step == seen + wish:
-                heartbeats.interrupt(3)
-            # rank 1 may be ahead of rank 0 by one step
-            for rank, its in ((1, step + ahead), (0, step)):
-                if rank not in left and heartbeats.is_time_to_stop(rank, 3, its):
-                    left[rank] = its
-        heartbeats.close()
-
-    assert left[0] == left[1] > seen + wish

@@ -100,10 +100,8 @@ class RankGroup:
         self._host = socket.gethostname()
         self._words: queue.SimpleQueue[Word | WorkerEnded] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._orders = 0
         self._waiting: Do | None = None
         self._doing: Do | None = None
-        self._interrupted: int | None = None
         self._sums_asked = False
         self._said = 0.0
         """When a word of the order under way was last said."""
@@ -139,8 +137,7 @@ class RankGroup:
             assert self._doing is None and self._waiting is None, (
                 f"trial {order.trial} ordered while another is trained"
             )
-            self._orders += 1
-            self._waiting = Do(order, self._orders, time.monotonic())
+            self._waiting = Do(order, time.monotonic())
         self._wake()
 
     def words(self, timeout: float) -> list[Word]:
@@ -159,13 +156,6 @@ class RankGroup:
                 word = self._words.get_nowait()
         except queue.Empty:
             return said
-
-    def interrupt(self, trial: int) -> None:
-        """Ends the trial within a few steps, with Crashed('interrupted'); the ranks live on. A trial that is not being
-        trained is none to end."""
-        with self._lock:
-            self._interrupted = trial
-        self._wake()
 
     def pids(self) -> tuple[int, ...]:
         """Process ids of the ranks, by rank; empty while there are none."""
@@ -329,16 +319,12 @@ class RankGroup:
                 do, self._waiting = self._waiting, None
                 if do is not None:
                     self._doing = do
-                doing, interrupted = self._doing, self._interrupted
-                self._interrupted = None
                 asked, self._sums_asked = self._sums_asked, False
             if do is not None:
                 self._said = time.monotonic()
                 for process in ranks.processes:
                     ranks.heartbeats.beat(process.rank, 0, Stage.BUILD, self._conf.start_seconds)
                     process.send(do)
-            if interrupted is not None and doing is not None and doing.order.trial == interrupted:
-                ranks.heartbeats.interrupt(doing.number)
             if asked:
                 ranks.heartbeats.ask_for_sums()
             has_failed = False

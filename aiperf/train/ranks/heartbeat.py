@@ -1,7 +1,7 @@
 """Signs of life: a small shared file in which each rank says until when it may be silent. No torch here.
 
 A rank writes (a few hundred nanoseconds, no system call); its group's supervisor reads. Seconds are time.monotonic's, which all
-processes of a host share. The file also carries the wish to interrupt an order, and the step at which all ranks agree to.
+processes of a host share. The file also carries the wish to hear the sums of what is trained.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ from aiperf.train.stages import Stage
 _PER_RANK = 8  # doubles: one cache line, so that ranks do not slow each other
 _DEADLINE, _STEP, _MEETINGS, _STAGE, _SINCE = 0, 1, 2, 3, 4
 _TRAINED, _VALIDATED = 6, 7
-_WANTED, _AGREED, _AGREED_STEP, _SUMS = 0, 1, 2, 3
-
-MARGIN = 8
-"""Training steps between rank 0 seeing the wish and the one where all stop. Ranks can be apart by one, and by what the host
-runs ahead of its device (2); so all see the agreement before they get there."""
+_SUMS = 0
 
 
 class HeartbeatFile:
@@ -86,13 +82,6 @@ class HeartbeatFile:
         at = [(1 + rank) * _PER_RANK for rank in range(self.ranks)]
         return tuple(self._view[each + _DEADLINE] - self._view[each + _SINCE] for each in at)
 
-    def interrupt(self, number: int) -> None:
-        """The group wishes the order of this number to end.
-
-        Numbers (from 1) are never used again, so that nothing need be cleared under the eyes of a rank that has yet to look.
-        """
-        self._view[_WANTED] = number
-
     def ask_for_sums(self) -> None:
         """The group wishes to hear the sums of the order under way."""
         self._view[_SUMS] += 1
@@ -100,16 +89,6 @@ class HeartbeatFile:
     def asked_for_sums(self) -> int:
         """How often the group has wished so."""
         return int(self._view[_SUMS])
-
-    def is_time_to_stop(self, rank: int, number: int, step: int) -> bool:
-        """Whether the rank must leave the order before doing this step: the same answer on all ranks for the same step."""
-        if self._view[_AGREED] == number:
-            return step >= self._view[_AGREED_STEP]
-        if rank == 0 and self._view[_WANTED] == number:
-            self._view[_AGREED_STEP] = step + (MARGIN if self.ranks > 1 else 0)
-            self._view[_AGREED] = number
-            return self.ranks == 1
-        return False
 
     def close(self) -> None:
         self._view.release()

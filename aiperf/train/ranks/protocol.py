@@ -42,8 +42,6 @@ class Do:
     """To all ranks: carry out an order."""
 
     order: Train
-    number: int
-    """From 1, of this group's orders."""
     taken: float
     """time.monotonic() when the order was taken."""
 

@@ -130,7 +130,6 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     while True:
         heartbeats.beat(setup.rank, 0, Stage.IDLE, inf)
         do = orders.get()
-        liveness.number = do.number
         for word in loop.train(do.order, context, do.taken):
             if is_first or isinstance(word, Skipped):  # each rank meets images of its own
                 pipe.send(word)
@@ -172,8 +171,6 @@ class _Watched:
     def __init__(self, heartbeats: HeartbeatFile, rank: int) -> None:
         self._heartbeats = heartbeats
         self._rank = rank
-        self.number = 0
-        """Of the order under way."""
         self._asked = 0
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
@@ -191,9 +188,6 @@ class _Watched:
     def is_asked_for_sums(self) -> bool:
         before, self._asked = self._asked, self._heartbeats.asked_for_sums()
         return self._asked > before
-
-    def is_time_to_stop(self, step: int) -> bool:
-        return self._heartbeats.is_time_to_stop(self._rank, self.number, step)
 
 
 def _failure(error: BaseException) -> Failed:

@@ -23,7 +23,19 @@ import torch
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opening import open_data
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.journal.messages import Advanced, Crashed, Done, Drop, Heartbeat, OutOfMemory, Prepared, Saved, Sum, Word
+from aiperf.journal.messages import (
+    Advanced,
+    Crashed,
+    Done,
+    Drop,
+    EpochDone,
+    Heartbeat,
+    OutOfMemory,
+    Prepared,
+    Saved,
+    Sum,
+    Word,
+)
 from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.horovod_choice import missing as horovod_missing
@@ -35,7 +47,6 @@ from morphism import Graph, cost, encode
 from tests.train.orders import (
     CONF,
     IMAGES,
-    advances,
     epochs,
     follow,
     graph,
@@ -249,35 +260,20 @@ def test_no_file_that_a_group_leaves_is_a_pickle(group: tuple[RankGroup, Path]) 
             raise AssertionError(f"{file.name} is a pickle")
 
 
-def test_an_interrupted_trial_ends_and_the_ranks_live_on(group: tuple[RankGroup, Path]) -> None:
-    ranks, _ = group
-    pids = ranks.pids()
-    ranks.order(order(trial=16, batch_size=8, last_epoch=10_000))
-    time.sleep(0.3)
-    ranks.interrupt(16)
-
-    heard = hear(ranks)
-    # not the last alone: that may be of an epoch that has only begun
-    assert any(word.training_images > 0 for word in advances(heard))
-    assert heard[-1] == Crashed(trial=16, attempt=1, reason="interrupted", retry=True)
-    assert isinstance(follow(ranks, order(trial=17, batch_size=32))[-1], Done)
-    assert ranks.pids() == pids
-
-
 def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(group: tuple[RankGroup, Path]) -> None:
     ranks, _ = group
-    ranks.order(order(trial=20, batch_size=8, last_epoch=10_000, progress_seconds=1e6))
+    ranks.order(order(trial=20, batch_size=8, last_epoch=60, progress_seconds=1e6))
     said: list[Word] = []
     while len(epochs(said)) < 2:
         said += ranks.words(0.5)
     assert [word for word in said if is_within_an_epoch(word)] == []
 
-    ranks.order(Sum(worker=0))
     while not any(is_within_an_epoch(word) for word in said):
+        assert not isinstance(said[-1], Done)
+        ranks.order(Sum(worker=0))  # again, should the last have come at an epoch's very end
         said += ranks.words(0.5)
 
-    ranks.interrupt(20)
-    assert hear(ranks)[-1] == Crashed(trial=20, attempt=1, reason="interrupted", retry=True)
+    assert isinstance(hear(ranks)[-1], Done)
 
 
 def is_within_an_epoch(word: Word) -> bool:
@@ -311,13 +307,12 @@ def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Pat
     ranks, folder = group
     pids = ranks.pids()
     for trial in range(400, 410):
-        ranks.order(order(trial=trial, batch_size=16, last_epoch=10_000))
+        ranks.order(order(trial=trial, batch_size=16, last_epoch=20))
         while not epochs(ranks.words(timeout=60.0)):
             pass
         seen = [int(answer.split()[1]) for answer in witness(folder, pids, signal.SIGRTMIN)]
         assert min(seen) >= 5
-        ranks.interrupt(trial)
-        hear(ranks)
+        assert isinstance(hear(ranks)[-1], Done)
 
     # the first rank tells the end of an attempt; the other may still be on its way out of it
     rest = time.monotonic() + 30.0
@@ -608,6 +603,23 @@ def test_a_configuration_that_the_device_lacks_is_said_at_the_start_without_tryi
     with pytest.raises(WorkerEnded):
         group.words(timeout=1.0)
     group.close()
+
+
+def test_closing_a_group_over_an_interrupted_trial_leaves_whole_checkpoints_and_no_process(tmp_path: Path) -> None:
+    group = new_group("torch", tmp_path, graph(), ranks=2)
+    group.start()
+    group.order(order(trial=1, batch_size=16, last_epoch=10_000))
+    heard: list[Word] = []
+    while not any(isinstance(word, Saved) or (isinstance(word, EpochDone) and word.checkpoint) for word in heard):
+        heard += group.words(timeout=60.0)
+    pids = group.pids()
+
+    group.close()
+
+    assert len(pids) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    folder = CheckpointFolder(tmp_path / "checkpoints")
+    assert load(folder, 1, graph().fingerprint).epoch >= 1
+    assert not group.is_alive
 
 
 def test_more_ranks_than_accelerators_are_refused(tmp_path: Path) -> None:

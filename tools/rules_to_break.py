@@ -406,8 +406,8 @@ PROCEDURE = (
     Rule(
         "patience grows with the round, in the function",
         "aiperf/rules/procedure.py",
-        "procedure.patience + procedure.patience_step * (round_ - 1)",
-        "procedure.patience + procedure.patience_step * round_",
+        "schedule.patience + schedule.patience_step * (round_ - 1)",
+        "schedule.patience + schedule.patience_step * round_",
         ROUNDS,
     ),
     Rule(
@@ -444,7 +444,7 @@ PROCEDURE = (
     Rule(
         "a proposal is asked for when its worker's trial nears its end",
         "aiperf/rules/procedure.py",
-        'return end_of_trial(procedure, round_, [*losses, float("inf")]) is not None',
+        'return end_of_trial(schedule, round_, [*losses, float("inf")]) is not None',
         "return True",
         (FRESH + "test_no_proposal_is_asked_for_before_the_epoch_after_which_a_trial_may_be_over",),
     ),
@@ -472,14 +472,14 @@ PROCEDURE = (
     Rule(
         "the curve is read at the last epoch of round 1",
         "aiperf/rules/procedure.py",
-        "predicted_accuracy(seen, procedure.epochs[0])",
-        "predicted_accuracy(seen, procedure.epochs[-1])",
+        "predicted_accuracy(seen, schedule.epochs[0])",
+        "predicted_accuracy(seen, schedule.epochs[-1])",
         TOLD,
     ),
     Rule(
         "trials of all rounds are looked at for the same epochs",
         "aiperf/rules/procedure.py",
-        "seen = accuracies[: procedure.epochs[0]]",
+        "seen = accuracies[: schedule.epochs[0]]",
         "seen = accuracies",
         LIKE,
     ),

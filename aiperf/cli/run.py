@@ -110,9 +110,8 @@ def describe_plan(plan: Plan) -> str:
     """What a run will be, for a person who may still change it."""
     conf, data, space, shape = plan.conf, plan.dataset, plan.space, plan.shape
     counted = cost(plan.graph)
-    procedure = conf.schedule.procedure()
     epoch = counted.epoch_flops(data.training_images, data.validation_images)
-    limits = [epoch_limit(procedure, round_) for round_ in range(1, len(procedure.epochs) + 1)]
+    limits = [epoch_limit(conf.schedule, round_) for round_ in range(1, len(conf.schedule.epochs) + 1)]
     accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
     checkpoints = RETAINED * BYTES_PER_CHECKPOINTED_PARAMETER * counted.parameters
     lines = [

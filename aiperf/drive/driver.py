@@ -92,7 +92,7 @@ class Driver:
             self.after_turn(self)
 
     def _patience(self) -> float:
-        return max(0.0, min(TURN_SECONDS, self.run.limits.duration - self.clock.now()))
+        return max(0.0, min(TURN_SECONDS, self.run.duration - self.clock.now()))
 
     def _turn(self, words: list[Word]) -> None:
         for word in words:
@@ -200,7 +200,7 @@ class Driver:
         At the end of the declared time they speak by themselves; before it they are asked to.
         """
         self._commit()
-        last, run = self.run.limits.duration, self.run
+        last, run = self.run.duration, self.run
         if reason != "duration":
             last = self.clock.now()
             for trial in run.running:
@@ -221,8 +221,8 @@ class Driver:
 
 def train_order(run: Run, start: Start, now: float) -> Train:
     """All that a worker needs to know of an attempt that has just been started."""
-    trial, limits = run.trials[start.trial], run.limits
-    edges = [edge - now for edge in (limits.warmup, limits.duration) if edge > now]
+    trial, schedule = run.trials[start.trial], run.schedule
+    edges = [edge - now for edge in (run.started.warmup_seconds, run.duration) if edge > now]
     return Train(
         trial=trial.number,
         attempt=start.attempt,
@@ -231,12 +231,12 @@ def train_order(run: Run, start: Start, now: float) -> Train:
         morphs=tuple(trial.morphs),
         parent=trial.parent,
         first_epoch=start.epoch,
-        last_epoch=epoch_limit(limits.procedure, trial.round),
-        patience=patience(limits.procedure, trial.round),
-        improvement=limits.procedure.improvement,
+        last_epoch=epoch_limit(schedule, trial.round),
+        patience=patience(schedule, trial.round),
+        improvement=schedule.improvement,
         losses=tuple(trial.losses),
         batch_size=trial.batch_size,
-        seed=derive(limits.seed, "trial", trial.number),
-        progress_seconds=progress_seconds(limits, len(run.workers)),
+        seed=derive(run.started.seed, "trial", trial.number),
+        progress_seconds=progress_seconds(run.limits, len(run.workers)),
         edges=tuple(edges),
     )

@@ -26,8 +26,8 @@ def live_view(driver: Driver) -> LiveView:
     return LiveView(
         run=run.started.run,
         at=now,
-        duration_seconds=run.limits.duration,
-        warmup_seconds=run.limits.warmup,
+        duration_seconds=run.duration,
+        warmup_seconds=run.started.warmup_seconds,
         flops_per_second=window_work(driver.work_log, recent) / recent.seconds if recent.seconds > 0 else 0.0,
         window_flops_per_second=so_far.flops_per_second,
         regulated_flops_per_second=so_far.regulated_flops_per_second,
@@ -58,7 +58,7 @@ def _worker(run: Run, worker: Worker) -> WorkerView:
         trial=trial.number,
         round=trial.round,
         epoch=trial.current_epoch,
-        epochs=epoch_limit(run.limits.procedure, trial.round),
+        epochs=epoch_limit(run.schedule, trial.round),
         epoch_share=min(1.0, done / images),
         accuracy=trial.best_accuracy or None,
     )

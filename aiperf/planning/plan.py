@@ -63,7 +63,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
     Raises:
         BadConfiguration, MissingData: what cannot become a run.
     """
-    conf.schedule.procedure()
+    conf.schedule.check()
     conf.limits.check()
     _folder_name(conf)
     if conf.seed < 0:

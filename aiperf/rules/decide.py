@@ -134,20 +134,20 @@ def _requests(run: Run, taken: set[int]) -> list[Command]:
         for is_spare in (*repeat(False, due), *repeat(True, spares)):
             # A spare may wait for hours, and the starting network is trained first of all.
             wants_start = start_is_due and not is_spare
-            seed = derive(run.limits.seed, "proposal", number)
+            seed = derive(run.started.seed, "proposal", number)
             commands.append(Request(number, name, worker.round + 1, seed, wants_start, is_spare))
             number, start_is_due = number + 1, start_is_due and not wants_start
     return commands
 
 
 def _end(run: Run, now: float) -> str | None:
-    if now >= run.limits.duration:
+    if now >= run.duration:
         return "duration"
     if run.limits.trials is not None and run.finished >= run.limits.trials:
         return "trials"
     if _has_nothing_left(run):
         return "no proposals"
-    if run.limits.corrupt_images is not None and len(run.corrupt) > run.limits.corrupt_images:
+    if (most := run.most_corrupt_images) is not None and len(run.corrupt) > most:
         return "corrupt images"
     return None
 
@@ -182,7 +182,7 @@ def _over(run: Run) -> list[Command]:
     commands: list[Command] = []
     for number in run.ending:
         trial = run.trials[number]
-        if (over := end_of_trial(run.limits.procedure, trial.round, trial.losses)) is not None:
+        if (over := end_of_trial(run.schedule, trial.round, trial.losses)) is not None:
             commands.append(Finish(number, over))
         else:
             reason = f"lost {trial.losses_of_worker} times; the limit is {run.limits.attempts} attempts"

@@ -280,7 +280,7 @@ def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
     trial = _current(run, word.trial, word.attempt)
     if trial is None:
         return []
-    reason = end_of_trial(run.limits.procedure, trial.round, trial.losses)
+    reason = end_of_trial(run.schedule, trial.round, trial.losses)
     if reason is None:
         # A word of an epoch was lost or is late: its images are in no book. The epoch is done again, from the last one saved.
         return [
@@ -310,7 +310,7 @@ def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
         attempt=trial.attempt,
         reason=reason,
         accuracy=trial.best_accuracy,
-        told_accuracy=told_accuracy(run.limits.procedure, trial.accuracies),
+        told_accuracy=told_accuracy(run.schedule, trial.accuracies),
     )
 
 

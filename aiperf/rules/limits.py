@@ -1,4 +1,7 @@
-"""What a run keeps to, taken from its first event: so that a journal alone says how the run had to be decided."""
+"""What a run keeps to: its schedule and its limits, as they are configured and as its first event says them.
+
+So a journal alone says how the run had to be decided.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import msgspec
 
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
-from aiperf.rules.procedure import Procedure
 
 
 @dataclass
@@ -32,12 +34,8 @@ class ScheduleConf:
     warmup_rounds: int = 3
     """Rounds after which tuning begins."""
 
-    def procedure(self) -> Procedure:
-        """The rules of rounds and trials.
-
-        Raises:
-            BadConfiguration: a number that makes no schedule.
-        """
+    def check(self) -> None:
+        """Raises BadConfiguration for a number that makes no schedule."""
         if not self.epochs or min(self.epochs) < 1 or sorted(self.epochs) != list(self.epochs):
             raise BadConfiguration(
                 "schedule.epochs are the rounds' limits, each at least 1 and none below the one before; "
@@ -50,13 +48,6 @@ class ScheduleConf:
             )
         if self.patience < 1 or self.patience_step < 0 or self.largest_patience < 1 or self.warmup_rounds < 0:
             raise BadConfiguration("schedule: patience and largest_patience are at least 1, the others at least 0")
-        return Procedure(
-            epochs=tuple(self.epochs),
-            patience=self.patience,
-            patience_step=self.patience_step,
-            largest_patience=self.largest_patience,
-            improvement=self.improvement,
-        )
 
 
 @dataclass
@@ -92,58 +83,24 @@ class LimitsConf:
                 raise BadConfiguration(f"limits.{name} is above 0; found {getattr(self, name)!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Times in seconds since the run began."""
-
-    seed: int
-    duration: float
-    warmup: float
-    procedure: Procedure
-    spares: int
-    """Proposals that stand by for each worker, once a trial of the run has finished."""
-    attempts: int
-    """Attempts of a trial that may end with its worker; then it is given up."""
-    silence_seconds: float
-    """A worker that says nothing for so long while it trains is regarded as gone."""
-    rejections: int
-    """After so many requests of one worker in a row that came to nothing it asks once more for each trial that finishes. When
-    that holds for all workers and nothing is under way, the search has nothing left to propose, and the run ends."""
-    trials: int | None
-    """The run ends after so many finished trials; None: with its time alone."""
-    corrupt_images: int | None
-    """With more of them the run ends; None: the data set does not lie in files."""
-    progress_seconds: float
-    """The shortest length that intervals of work are aimed at."""
-    progress_per_second: float
-    """Intervals a second, of all workers together, that longer ones keep to."""
-
-
-def limits_of(started: RunStarted) -> Limits:
+def limits_of(started: RunStarted) -> LimitsConf:
     """The limits that the configuration in the journal's first line sets.
 
     One of rules 1 to 3 has `buffer` instead of `spares`, how many proposals were always made ahead: it decided when they were
     asked for and nothing that a reader looks at, and no run of those rules is gone on with.
     """
-    configured = msgspec.convert(started.config["limits"], LimitsConf)
+    return msgspec.convert(started.config["limits"], LimitsConf)
+
+
+def schedule_of(started: RunStarted) -> ScheduleConf:
+    """The schedule that the configuration in the journal's first line sets. When the run ends, and where its window begins, the
+    line says itself."""
     schedule = msgspec.convert(started.config["schedule"], ScheduleConf)
-    return Limits(
-        seed=started.seed,
-        duration=started.duration_seconds,
-        warmup=started.warmup_seconds,
-        procedure=schedule.procedure(),
-        spares=configured.spares,
-        attempts=configured.attempts,
-        silence_seconds=configured.silence_seconds,
-        rejections=configured.rejections,
-        trials=configured.trials,
-        corrupt_images=started.config.get("dataset", {}).get("corrupt_limit"),
-        progress_seconds=configured.progress_seconds,
-        progress_per_second=configured.progress_per_second,
-    )
+    schedule.check()
+    return schedule
 
 
-def progress_seconds(limits: Limits, workers: int) -> float:
+def progress_seconds(limits: LimitsConf, workers: int) -> float:
     """How long a worker's intervals are to last, about: max(5 s, workers/50 s) unless the configuration says otherwise.
 
     Epochs that are shorter than that have one interval each, whatever the number of workers.

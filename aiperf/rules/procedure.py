@@ -10,30 +10,17 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import mul
 
-
-@dataclass(frozen=True, slots=True)
-class Procedure:
-    """How rounds lengthen, and when a trial has stopped improving."""
-
-    epochs: tuple[int, ...]
-    """Most epochs of round 1, 2, …; the last holds for all rounds after."""
-    patience: int
-    """Epochs without improvement after which a trial of round 1 ends."""
-    patience_step: int
-    """Added with each round."""
-    largest_patience: int
-    improvement: float
-    """By how much plain validation cross-entropy must fall to count as improved."""
+from aiperf.rules.limits import ScheduleConf
 
 
-def epoch_limit(procedure: Procedure, round_: int) -> int:
+def epoch_limit(schedule: ScheduleConf, round_: int) -> int:
     """Most epochs of a trial of this round (from 1)."""
-    return procedure.epochs[min(round_, len(procedure.epochs)) - 1]
+    return schedule.epochs[min(round_, len(schedule.epochs)) - 1]
 
 
-def patience(procedure: Procedure, round_: int) -> int:
+def patience(schedule: ScheduleConf, round_: int) -> int:
     """Epochs without improvement that end a trial: min(6 + 2·(round − 1), 20) as configured by default."""
-    return min(procedure.patience + procedure.patience_step * (round_ - 1), procedure.largest_patience)
+    return min(schedule.patience + schedule.patience_step * (round_ - 1), schedule.largest_patience)
 
 
 def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: float) -> bool:
@@ -51,21 +38,21 @@ def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: flo
     return since >= epochs
 
 
-def end_of_trial(procedure: Procedure, round_: int, losses: Sequence[float]) -> str | None:
+def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float]) -> str | None:
     """Why a trial of this round with these epochs' validation losses is over: 'epochs' or 'early stop'; None: it is not."""
-    if len(losses) >= epoch_limit(procedure, round_):
+    if len(losses) >= epoch_limit(schedule, round_):
         return "epochs"
-    if has_stopped_improving(losses, patience(procedure, round_), procedure.improvement):
+    if has_stopped_improving(losses, patience(schedule, round_), schedule.improvement):
         return "early stop"
     return None
 
 
-def nears_its_end(procedure: Procedure, round_: int, losses: Sequence[float]) -> bool:
+def nears_its_end(schedule: ScheduleConf, round_: int, losses: Sequence[float]) -> bool:
     """Whether a trial of this round may be over after the epoch that follows these: it would be, if that improved nothing.
 
     That is when the proposal for its worker's next round is asked for.
     """
-    return end_of_trial(procedure, round_, [*losses, float("inf")]) is not None
+    return end_of_trial(schedule, round_, [*losses, float("inf")]) is not None
 
 
 def ends_interval(since: float, left: float, every: float) -> bool:
@@ -80,7 +67,7 @@ def ends_interval(since: float, left: float, every: float) -> bool:
     return since >= every and left >= every / 2
 
 
-def told_accuracy(procedure: Procedure, accuracies: Sequence[float]) -> float:
+def told_accuracy(schedule: ScheduleConf, accuracies: Sequence[float]) -> float:
     """What the search is told of a finished trial, of whatever round: its curve's value at the last epoch of round 1.
 
     `accuracies`: validation top-1 of each epoch, 0..1, at least one. Every trial is looked at as one of round 1 would be: the
@@ -88,8 +75,8 @@ def told_accuracy(procedure: Procedure, accuracies: Sequence[float]) -> float:
     the trial ended before it or went on. A prediction from 15 epochs and a measurement after 60 are not of one scale: held
     against each other, the round decides and not the network. Under 5 epochs there is no fit, and the best of them is told.
     """
-    seen = accuracies[: procedure.epochs[0]]
-    fitted = predicted_accuracy(seen, procedure.epochs[0])
+    seen = accuracies[: schedule.epochs[0]]
+    fitted = predicted_accuracy(seen, schedule.epochs[0])
     return max(seen) if fitted is None else min(1.0, max(0.0, fitted))
 
 

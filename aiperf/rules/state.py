@@ -42,7 +42,7 @@ from aiperf.journal.events import (
     WorkerLost,
     WorkerNotStarted,
 )
-from aiperf.rules.limits import Limits, limits_of
+from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
 from aiperf.rules.procedure import end_of_trial, nears_its_end
 from aiperf.rules.trial import FITS, REMEDY, EventRefused, Stories, Trial, TrialState, number_of, refusal
 from searchers.history import PARENTS
@@ -78,7 +78,8 @@ class Run:
     """All that decide may look at. Made by RunStarted, changed by evolve alone."""
 
     started: RunStarted
-    limits: Limits
+    limits: LimitsConf
+    schedule: ScheduleConf
     lines: int = 0
     at: float = 0.0
     ended: str | None = None
@@ -135,6 +136,17 @@ class Run:
     """How each trial came to its state."""
 
     @property
+    def duration(self) -> float:
+        """Seconds from the run's beginning to its declared end."""
+        return self.started.duration_seconds
+
+    @property
+    def most_corrupt_images(self) -> int | None:
+        """With more of them the run ends; None: the data set does not lie in files."""
+        most: int | None = self.started.config.get("dataset", {}).get("corrupt_limit")
+        return most
+
+    @property
     def start_is_due(self) -> bool:
         """Whether the next request is to be for the starting network: it is trained to its end, or given up as often as any
         trial is attempted."""
@@ -180,7 +192,7 @@ def replay(events: Iterable[AnyEvent]) -> Run:
 
 def begin(event: RunStarted) -> Run:
     """The state after the first line."""
-    return Run(started=event, limits=limits_of(event), lines=1)
+    return Run(started=event, limits=limits_of(event), schedule=schedule_of(event), lines=1)
 
 
 def evolve(run: Run, event: AnyEvent) -> None:
@@ -339,7 +351,7 @@ def enter(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
         run.running[number] = None
     elif state is TrialState.LOST:
         # Sorted out here, once: after a loss of all workers thousands of trials wait for many turns.
-        is_over = end_of_trial(run.limits.procedure, trial.round, trial.losses) is not None
+        is_over = end_of_trial(run.schedule, trial.round, trial.losses) is not None
         (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
     run.stories.add(number, state, run.lines, event)
 
@@ -455,7 +467,7 @@ def _started(run: Run, event: TrialStarted) -> None:
 
 
 def _look_whether_it_nears_its_end(run: Run, worker: Worker, trial: Trial) -> None:
-    worker.nears_end = nears_its_end(run.limits.procedure, trial.round, trial.losses)
+    worker.nears_end = nears_its_end(run.schedule, trial.round, trial.losses)
     _look_whether_hungry(run, worker)
 
 

@@ -75,10 +75,8 @@ def start(command: Start, now: float) -> TrialStarted:
 
 # --- as late as can be
 
-procedures = st.builds(
-    lambda epochs, patience, step: ScheduleConf(
-        epochs=sorted(epochs), patience=patience, patience_step=step
-    ).procedure(),
+schedules = st.builds(
+    lambda epochs, patience, step: ScheduleConf(epochs=sorted(epochs), patience=patience, patience_step=step),
     st.lists(st.integers(1, 12), min_size=1, max_size=4),
     st.integers(1, 8),
     st.integers(0, 2),
@@ -86,7 +84,7 @@ procedures = st.builds(
 losses = st.lists(st.floats(0.0, 3.0), max_size=14)
 
 
-@given(procedures, st.integers(1, 6), losses, st.floats(0.0, 3.0))
+@given(schedules, st.integers(1, 6), losses, st.floats(0.0, 3.0))
 def test_no_trial_is_over_by_its_rules_that_was_not_near_its_end_before(
     procedure: Any, round_: int, before: list[float], last: float
 ) -> None:
@@ -97,7 +95,7 @@ def test_no_trial_is_over_by_its_rules_that_was_not_near_its_end_before(
         assert end_of_trial(procedure, round_, [*before, float("inf")]) is not None
 
 
-@given(procedures, st.integers(1, 6), losses)
+@given(schedules, st.integers(1, 6), losses)
 def test_a_trial_is_near_its_end_in_its_rounds_last_epoch_or_one_short_of_its_patience(
     procedure: Any, round_: int, before: list[float]
 ) -> None:

@@ -16,7 +16,7 @@ from aiperf.rules.procedure import has_stopped_improving, predicted_accuracy, to
 from aiperf.train import batch_sizes
 from aiperf.train import trainer_config as train_conf
 
-PROCEDURE = ScheduleConf().procedure()
+PROCEDURE = ScheduleConf()
 
 
 def test_an_improvement_too_small_is_none() -> None:

@@ -22,8 +22,9 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.journal.events import AnyEvent, EpochFinished, ProposalRequested, TrialFinished, TrialProposed, TrialStarted
 from aiperf.journal.journal import NAME, read
 from aiperf.planning.plan import Plan
-from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, progress_seconds
+from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, progress_seconds, schedule_of
 from aiperf.rules.procedure import end_of_trial, epoch_limit, patience, predicted_accuracy, told_accuracy
+from aiperf.rules.state import begin
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
 from cluster.simulated import SimulatedConf
@@ -33,7 +34,7 @@ from searchers import Finished, History, Proposed, Request
 from searchers.searcher_config import RandomConf, TpeConf
 
 RANKED = configure(["+cluster=simulated", "dataset=imagenet", "schedule=ranking"])
-PROCEDURE = RANKED.schedule.procedure()
+PROCEDURE = RANKED.schedule
 
 
 def ranked_plan(*words: str) -> Plan:
@@ -50,7 +51,7 @@ def ranked_plan(*words: str) -> Plan:
 def test_rounds_of_the_ranking_schedule_lengthen_as_the_paper_and_the_predecessor_say(
     round_: int, epochs: int, waits: int
 ) -> None:
-    procedure = limits_of(open_run(RANKED).first).procedure  # as a journal's first line tells it
+    procedure = schedule_of(open_run(RANKED).first)  # as a journal's first line tells it
 
     assert (epoch_limit(procedure, round_), patience(procedure, round_)) == (epochs, waits)
 
@@ -311,3 +312,12 @@ def test_tuned_kernels_are_odd_from_the_parents_size_to_7_on_all_but_the_images_
     enlarged = {morph.convolution for each in tuned for morph in each.morphs if isinstance(morph, Kernel)}
     by_hand = {node.name for node in graph.nodes if isinstance(node.op, Convolution) and node.op.kernel == 3}
     assert enlarged == by_hand - {graph.nodes[1].name}
+
+
+def test_limits_and_schedule_of_a_run_are_those_of_its_configuration_and_no_copy_of_another_class() -> None:
+    first = open_run(RANKED).first
+
+    run = begin(first)
+
+    assert run.limits == RANKED.limits and run.schedule == RANKED.schedule
+    assert type(run.limits) is LimitsConf and type(run.schedule) is ScheduleConf

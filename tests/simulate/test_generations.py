@@ -10,7 +10,8 @@ import pytest
 
 import aiperf.rules.interpret
 from aiperf.journal.journal import NAME
-from aiperf.rules.procedure import Procedure, predicted_accuracy
+from aiperf.rules.limits import ScheduleConf
+from aiperf.rules.procedure import predicted_accuracy
 from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.auditor import Auditor
 from aiperf.simulate.audit.laws import BrokenLaw
@@ -45,7 +46,7 @@ def test_over_a_long_run_parents_come_from_later_and_later_rounds(searcher: Sear
     assert len({parent for _, parent in children}) > 5
 
 
-def told_by_the_round(procedure: Procedure, accuracies: Sequence[float]) -> float:
+def told_by_the_round(procedure: ScheduleConf, accuracies: Sequence[float]) -> float:
     """As rules 3 had it: a prediction for epoch 60 after a short trial, a measurement after a long one."""
     best, predicted = max(accuracies), predicted_accuracy(accuracies, procedure.epochs[-1])
     is_early = len(accuracies) <= procedure.epochs[-2]

@@ -59,7 +59,7 @@ class MorphismSearch(TuneSearcher):
             raise ValueError(f"a round holds at least 1 trial, not {trials_per_round!r}")
         self._searcher, self._tuner, self._seed, self._trials_per_round = searcher, tuner, seed, trials_per_round
         self._history = History(space)
-        self._news: list[Observation] = []
+        self._observations: list[Observation] = []
         self._numbers: dict[str, int] = {}
         self._ids: dict[int, str] = {}
 
@@ -122,7 +122,7 @@ class MorphismSearch(TuneSearcher):
             "format": FORMAT,
             "start": self._history.space.start.fingerprint,
             "trials": self._numbers,
-            "news": [_encoded(observations) for observations in self._news],
+            "news": [_encoded(observation) for observation in self._observations],
         }
         Path(checkpoint_path).write_text(json.dumps(saved), encoding="utf-8")
 
@@ -147,19 +147,19 @@ class MorphismSearch(TuneSearcher):
             history.tell(observations)
         except (ValueError, KeyError, TypeError, LookupError) as offence:
             raise DamagedSearch(f"{checkpoint_path!r} holds damaged news: {offence!r}") from offence
-        self._history, self._news = history, observations
+        self._history, self._observations = history, observations
         self._numbers, self._ids = numbers, {number: trial for trial, number in numbers.items()}
 
-    def _tell(self, observations: Observation) -> None:
-        self._history.tell([observations])
-        self._news.append(observations)
+    def _tell(self, observation: Observation) -> None:
+        self._history.tell([observation])
+        self._observations.append(observation)
 
 
-def _encoded(observations: Observation) -> dict[str, Any]:
-    fields = asdict(observations)
-    if isinstance(observations, Proposed):
-        fields["morphs"] = [encode_morph(morph) for morph in observations.morphs]
-    return {"kind": type(observations).__name__, **fields}
+def _encoded(observation: Observation) -> dict[str, Any]:
+    fields = asdict(observation)
+    if isinstance(observation, Proposed):
+        fields["morphs"] = [encode_morph(morph) for morph in observation.morphs]
+    return {"kind": type(observation).__name__, **fields}
 
 
 def _decoded(encoded: dict[str, Any]) -> Observation:

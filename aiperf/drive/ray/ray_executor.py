@@ -79,7 +79,7 @@ class RayExecutor:
         """Let go and not yet ended, and when that was."""
         self._drops: list[Drop] = []
         """Wait for a worker that is up."""
-        self._news: list[Observation] = []
+        self._observations: list[Observation] = []
         self._own: list[Word] = []
         self._looked = 0.0
         self._said_too_small: set[str] = set()
@@ -94,16 +94,16 @@ class RayExecutor:
 
     def tell(self, observations: Sequence[Observation]) -> None:
         """Kept until a generator is next asked: increments, never the whole history."""
-        self._news += observations
+        self._observations += observations
 
     def send(self, order: Order) -> None:
         """Passes an order on to the actor it is for; one for a worker that is gone is dropped, since its loss is on its way."""
         match order:
             case Propose() if order.worker in self._workers:
                 asked = self._workers[order.worker]
-                unheard = self._news[asked.told :]
+                unheard = self._observations[asked.told :]
                 call = asked.generator.propose.remote(unheard, order)
-                asked.told = len(self._news)
+                asked.told = len(self._observations)
                 asked.proposing = (*asked.proposing, (order.number, call))
             case Train() if order.worker in self._workers:
                 self._workers[order.worker].host.order.remote(order)

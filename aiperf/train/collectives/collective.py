@@ -19,8 +19,9 @@ from aiperf.train.device_timer import Mark, Timeline
 
 Scaler = torch.amp.GradScaler
 Meet = Callable[[], None]
-"""Told when this rank comes to an exchange, where it waits for the others: of ranks that are all silent, the one that has come
-to fewer exchanges is the one that hangs."""
+"""Told when this rank has handed over its part of an exchange and waits for the others' from now on: of ranks that are all
+silent, the one that has come to fewer exchanges is the one that hangs. Told earlier, a rank that fell asleep between the word
+and the deed would look like those that wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Joining:
     fp16_compression: bool
     """Gradients travel as 16-bit floats."""
     meet: Meet
-    """To be called before each exchange."""
+    """To be called in each exchange, once this rank's part is handed over and before it waits."""
 
 
 class Exchange(Protocol):

@@ -37,20 +37,20 @@ class Horovod:
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         in_one_piece(
             as_bytes(tensors),
-            lambda buffer: self._together(lambda: hvd.broadcast_(buffer, 0, name=_name("broadcast", buffer))),
+            lambda buffer: self._together(lambda: hvd.broadcast_async_(buffer, 0, name=_name("broadcast", buffer))),
         )
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         in_one_piece(
             tensors,
             lambda buffer: self._together(
-                lambda: hvd.allreduce_(buffer, op=hvd.Average, name=_name("average", buffer))
+                lambda: hvd.allreduce_async_(buffer, op=hvd.Average, name=_name("average", buffer))
             ),
         )
 
     def total(self, values: Sequence[float]) -> list[float]:
         buffer = torch.tensor(values, dtype=torch.float64)
-        self._together(lambda: hvd.allreduce_(buffer, op=hvd.Sum, name=_name("total", buffer)))
+        self._together(lambda: hvd.allreduce_async_(buffer, op=hvd.Sum, name=_name("total", buffer)))
         return [float(value) for value in buffer]
 
     def exchange(
@@ -61,18 +61,20 @@ class Horovod:
         )
         # DistributedOptimizer is a new optimiser over the same groups: what was taken up from a checkpoint goes along
         distributed.state.update(optimiser.state)
-        return _Overlapped(module, distributed, scaler, timeline, self._together)
+        return _Overlapped(module, distributed, scaler, timeline, self._meet)
 
     def close(self) -> None:
         hvd.shutdown()
 
-    def _together(self, act: Callable[[], Any]) -> None:
-        """Does what waits for the other ranks. Raises RankFailed when one of them is gone."""
-        self._meet()
-        try:
-            act()
-        except HorovodInternalError as error:
-            raise RankFailed(str(error)) from error
+    def _together(self, begin: Callable[[], int]) -> None:
+        """Hands over this rank's part, then waits for the other ranks. Raises RankFailed when one of them is gone."""
+
+        def act() -> None:
+            handle = begin()
+            self._meet()
+            hvd.synchronize(handle)
+
+        _or_failed(act)
 
 
 def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> None:
@@ -92,19 +94,20 @@ class _Overlapped:
         optimiser: Any,
         scaler: Scaler | None,
         timeline: Timeline,
-        together: Callable[[Callable[[], Any]], None],
+        meet: Meet,
     ) -> None:
         self.module = module
         self.optimiser = optimiser
         self._scaler = scaler
         self._timeline = timeline
-        self._together = together
+        self._meet = meet
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
         _or_failed(scaled.backward)  # gradients are handed to Horovod within it
         own = self._timeline.mark()
-        self._together(self.optimiser.synchronize)
+        self._meet()
+        _or_failed(self.optimiser.synchronize)
         return own, self._timeline.mark()
 
     def update(self) -> None:

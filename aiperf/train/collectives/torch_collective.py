@@ -68,18 +68,20 @@ class TorchCollective:
         )
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        in_one_piece(as_bytes(tensors), lambda buffer: self._together(lambda: dist.broadcast(buffer, 0)))
+        in_one_piece(
+            as_bytes(tensors), lambda buffer: self._together(lambda: dist.broadcast(buffer, 0, async_op=True))
+        )
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         def mean(buffer: Tensor) -> None:
-            self._together(lambda: dist.all_reduce(buffer))
+            self._together(lambda: dist.all_reduce(buffer, async_op=True))
             buffer.div_(self.ranks)
 
         in_one_piece(tensors, mean)
 
     def total(self, values: Sequence[float]) -> list[float]:
         buffer = torch.tensor(values, dtype=torch.float64)
-        self._together(lambda: dist.all_reduce(buffer))
+        self._together(lambda: dist.all_reduce(buffer, async_op=True))
         return [float(value) for value in buffer]
 
     def exchange(
@@ -90,9 +92,14 @@ class TorchCollective:
     def close(self) -> None:
         dist.destroy_process_group()
 
-    def _together(self, act: Callable[[], Any]) -> None:
-        """Does what waits for the other ranks."""
-        self._meet()
+    def _together(self, begin: Callable[[], Any]) -> None:
+        """Hands over this rank's part, then waits for the other ranks. Raises RankFailed when one of them is gone."""
+
+        def act() -> None:
+            work = begin()
+            self._meet()
+            work.wait()
+
         _or_failed(act)
 
 
@@ -154,9 +161,10 @@ def _marking(
     def marked(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         # a bucket is ready when its last gradient is; the last bucket's mark is where the own backward pass was through
         own.end = timeline.mark()
+        exchanged = hook(state, bucket)
         if bucket.is_last():
             meet()
-        return hook(state, bucket)
+        return exchanged
 
     # DDP compares these annotations with its own types, and strings are none (torch 2.13)
     marked.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})

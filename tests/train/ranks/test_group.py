@@ -76,8 +76,18 @@ def wait_in_an_exchange(number, frame):
         import torch.distributed as dist
         dist.recv(torch.zeros(1), 1 - dist.get_rank(), tag=1)
 
+def sleep_when_it_has_come_to_the_next_exchange(number, frame):
+    from aiperf.train.ranks.heartbeat import HeartbeatFile
+    say = HeartbeatFile.meet
+    def say_and_sleep(self, rank):
+        say(self, rank)
+        time.sleep(3600)
+    HeartbeatFile.meet = say_and_sleep
+    time.sleep(0.5)  # the others come to the exchange first, and are the first whose time is over
+
 signal.signal(signal.SIGUSR1, sleep)
 signal.signal(signal.SIGUSR2, wait_in_an_exchange)
+signal.signal(signal.SIGRTMIN + 3, sleep_when_it_has_come_to_the_next_exchange)
 """
 """What makes a rank hang where it is just then, in Python or in native code, without being stopped (site's sitecustomize)."""
 WITNESS = """
@@ -322,7 +332,7 @@ def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Pat
     assert alive == ["alive []", "alive []"]
 
 
-def lose_a_rank(ranks: RankGroup, trial: int, rank: int, how: signal.Signals, after: float) -> list[Word]:
+def lose_a_rank(ranks: RankGroup, trial: int, rank: int, how: int, after: float) -> list[Word]:
     """Trains, and does something to a rank after a while; the words of the attempt."""
     ranks.order(order(trial=trial, batch_size=16, last_epoch=10_000))
     heard: list[Word] = []
@@ -372,11 +382,21 @@ def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
     assert resumed[0].ranks == 2
 
 
-@pytest.mark.parametrize("how", [signal.SIGUSR1, pytest.param(signal.SIGUSR2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGUSR1, id="anywhere"),
+        pytest.param(signal.SIGUSR2, id="in an exchange", marks=pytest.mark.slow),
+        pytest.param(signal.SIGRTMIN + 3, id="at the door of one", marks=pytest.mark.slow),
+    ],
+)
 def test_a_rank_that_hangs_without_being_stopped_is_named_and_the_trial_goes_on(
-    group: tuple[RankGroup, Path], how: signal.Signals
+    group: tuple[RankGroup, Path], how: int
 ) -> None:
-    """Asleep within a step, or within an exchange that never comes about. (torch's own patience is an hour.)"""
+    """Asleep within a step, within an exchange that never comes about, or in the moment it says that it has come to one.
+
+    torch's own patience is an hour.
+    """
     ranks, folder = group
     chance = random.Random(f"{how} {folder.name}")
     trial, rank = 50 + how, chance.randrange(2)

@@ -68,9 +68,7 @@ class TorchCollective:
         )
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        in_one_piece(
-            as_bytes(tensors), lambda buffer: self._together(lambda: dist.broadcast(buffer, 0, async_op=True))
-        )
+        in_one_piece(as_bytes(tensors), lambda buffer: self._together(lambda: dist.broadcast(buffer, 0, async_op=True)))
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         def mean(buffer: Tensor) -> None:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from aiperf.system.control_groups import memory_room_here
+from aiperf.system.host import meminfo
 
-def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Memory that can be taken without swapping: of the host, or of the container where that is less.
+
+def available_bytes(proc: Path = Path("/proc")) -> int:
+    """Memory that can be taken without swapping: of the host, or of the tightest control group where that is less.
 
     0 where it cannot be known, so that nothing is cached on a guess.
     """
     try:
-        lines = (proc / "meminfo").read_text().splitlines()
+        host = meminfo((proc / "meminfo").read_text()).get("MemAvailable", 0)
+        room = memory_room_here(proc)
     except OSError:
         return 0
-    host = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
-    try:
-        limit = (cgroup / "memory.max").read_text().strip()
-        used = int((cgroup / "memory.current").read_text())
-    except (OSError, ValueError):
-        return host
-    return host if limit == "max" else max(0, min(host, int(limit) - used))
+    return host if room is None else min(host, room)
 
 
 def free_bytes(folder: Path) -> int:

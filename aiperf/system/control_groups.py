@@ -1,10 +1,14 @@
-"""What control groups grant this process, and how many processors it may use: the one place that says so. Linux, no torch."""
+"""What control groups grant this process: how many processors it may use, how much memory it may have and still has left.
+
+The one place that reads control groups, of version 1 and 2. Linux; no torch.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -31,7 +35,7 @@ def usable_processors(limits: Limits | None = None) -> int:
 
 def limits_here(proc: Path = Path("/proc")) -> Limits:
     """The limits in force for this process."""
-    return control_group_limits((proc / "self/cgroup").read_text(), (proc / "self/mountinfo").read_text())
+    return control_group_limits(*_texts(proc))
 
 
 def control_group_limits(membership: str, mounts: str) -> Limits:
@@ -39,43 +43,98 @@ def control_group_limits(membership: str, mounts: str) -> Limits:
 
     A limit holds for all groups below its own, so each group from this one up to the mount is asked.
     """
-    groups: dict[str, str] = {}  # controller ('' = version 2) -> path of this process's group
+    groups = _groups(membership, mounts)
+    quotas = [quota for folder in groups.with_processors if (quota := _quota(folder)) is not None]
+    memories = [limit for folder in groups.with_memory if (limit := _memory_limit(folder)) is not None]
+    return Limits(processors=min(quotas, default=None), memory_bytes=min(memories, default=None))
+
+
+def memory_room_here(proc: Path = Path("/proc")) -> int | None:
+    """Bytes that this process may still take before its control groups' limits are reached, now; None = there is none."""
+    return memory_room(*_texts(proc))
+
+
+def memory_room(membership: str, mounts: str) -> int | None:
+    """What the tightest of the groups with a limit has left, from the same texts; 0 where its use cannot be told.
+
+    A group's use is counted as kubelet and `docker stats` count it: without the files that nobody has mapped or read of late,
+    which the kernel drops before it refuses anyone memory. What other processes of a group use is used up for this one too,
+    so that a wide limit further up may leave less than this group's own.
+    """
+    rooms = []
+    for folder in _groups(membership, mounts).with_memory:
+        limit = _memory_limit(folder)
+        if limit is not None:
+            used = _memory_used(folder)
+            rooms.append(0 if used is None else max(0, limit - used))
+    return min(rooms, default=None)
+
+
+def _texts(proc: Path) -> tuple[str, str]:
+    return (proc / "self/cgroup").read_text(), (proc / "self/mountinfo").read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The folders of this process's groups and of those above them, of both versions, by what they may limit."""
+
+    with_processors: tuple[Path, ...]
+    with_memory: tuple[Path, ...]
+
+
+def _groups(membership: str, mounts: str) -> _Groups:
+    paths: dict[str, str] = {}  # controller ('' = version 2) -> path of this process's group
     for line in membership.splitlines():
         _, controllers, path = line.split(":", 2)
-        groups.update(dict.fromkeys(controllers.split(","), path))
-    quotas: list[float] = []
-    memories: list[int] = []
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    processors: list[Path] = []
+    memory: list[Path] = []
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         root, mount = before.split()[3:5]
         kind, _, options = after.split(" ", 2)
-        if kind == "cgroup2" and "" in groups:
-            for folder in _upwards(Path(mount), root, groups[""]):
-                quota, _, period = (_text(folder / "cpu.max") or "max 1").partition(" ")
-                quotas += [] if quota == "max" else [int(quota) / int(period)]
-                memory = _text(folder / "memory.max") or "max"
-                memories += [] if memory == "max" else [int(memory)]
+        if kind == "cgroup2" and "" in paths:
+            folders = _upwards(Path(mount), root, paths[""])
+            processors += folders
+            memory += folders
         elif kind == "cgroup":
             mounted = {*options.split(",")}
-            if "cpu" in mounted and "cpu" in groups:
-                for folder in _upwards(Path(mount), root, groups["cpu"]):
-                    quota, period = (
-                        _text(folder / "cpu.cfs_quota_us") or "-1",
-                        _text(folder / "cpu.cfs_period_us") or "1",
-                    )
-                    quotas += [] if int(quota) < 0 else [int(quota) / int(period)]
-            if "memory" in mounted and "memory" in groups:
-                for folder in _upwards(Path(mount), root, groups["memory"]):
-                    limit = int(_text(folder / "memory.limit_in_bytes") or _NO_LIMIT)
-                    memories += [] if limit >= _NO_LIMIT else [limit]
-    return Limits(processors=min(quotas, default=None), memory_bytes=min(memories, default=None))
+            if "cpu" in mounted and "cpu" in paths:
+                processors += _upwards(Path(mount), root, paths["cpu"])
+            if "memory" in mounted and "memory" in paths:
+                memory += _upwards(Path(mount), root, paths["memory"])
+    return _Groups(tuple(processors), tuple(memory))
+
+
+def _quota(folder: Path) -> float | None:
+    """Of a group of version 2, or of version 1."""
+    text = _text(folder / "cpu.max")
+    if text is None:
+        text = f"{_text(folder / 'cpu.cfs_quota_us') or '-1'} {_text(folder / 'cpu.cfs_period_us') or '1'}"
+    quota, _, period = text.partition(" ")
+    return None if quota == "max" or int(quota) < 0 else int(quota) / int(period)
+
+
+def _memory_limit(folder: Path) -> int | None:
+    text = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes") or "max"
+    return None if text == "max" or int(text) >= _NO_LIMIT else int(text)
+
+
+def _memory_used(folder: Path) -> int | None:
+    """None where the group does not tell; one that tells no files of no use is taken to have none."""
+    text = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes")
+    if text is None:
+        return None
+    # version 1 tells a group's own under the short name, and with those below it, as the limit counts, under the long one
+    told = {name: int(count) for name, count in map(str.split, (_text(folder / "memory.stat") or "").splitlines())}
+    return max(0, int(text) - told.get("total_inactive_file", told.get("inactive_file", 0)))
 
 
 def _upwards(mount: Path, root: str, group: str) -> list[Path]:
     """The folders of a group and those above it, as mounted here: in a container its own is the mount's root."""
-    inside = group.removeprefix(root.rstrip("/")).strip("/") if group.startswith(root) else ""
+    inside = PurePosixPath(group).relative_to(root) if PurePosixPath(group).is_relative_to(root) else PurePosixPath()
     folder = mount / inside
-    if not folder.is_dir():
+    if ".." in inside.parts or not folder.is_dir():  # a group that is not in sight here: what is mounted stands for it
         folder = mount
     return [folder, *(above for above in folder.parents if above.is_relative_to(mount))]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aiperf.data.available_memory import available_bytes
 from aiperf.data.hostcache import HostCache, MarkedCorrupt, cache_path
 
 _SIZES = np.array([3, 0, 5], np.int64)
@@ -72,15 +71,3 @@ def test_what_a_killed_run_left_is_taken_over_or_removed(tmp_path: Path) -> None
     kill_one()
     HostCache("another", _SIZES, tmp_path).close()
     assert not any(tmp_path.iterdir())
-
-
-def test_memory_is_what_host_and_container_both_allow(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2048 kB\n")
-
-    assert available_bytes(tmp_path, tmp_path) == 2048 * 1024
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text("4096\n")
-    assert available_bytes(tmp_path, tmp_path) == 2048 * 1024
-    (tmp_path / "memory.max").write_text("10240\n")
-    assert available_bytes(tmp_path, tmp_path) == 6144
-    assert available_bytes(tmp_path / "none", tmp_path) == 0

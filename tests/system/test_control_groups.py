@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,42 +15,15 @@ from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode, start
 from tests.data.folders import make
-
-GROUPS = Path("/sys/fs/cgroup")
+from tests.system.control_groups import group_with, inside
 
 
 @pytest.fixture
 def one_processor() -> Iterator[Path]:
-    """A control group whose processes have the time of one and a half processors; the file that takes them in."""
-    name = f"aiperf-test-{os.getpid()}"
-    first = GROUPS / "cpu" / name if (GROUPS / "cpu").is_dir() else GROUPS / name
-    try:
-        first.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        try:
-            if (first / "cpu.cfs_quota_us").exists():
-                (first / "cpu.cfs_period_us").write_text("100000")
-                (first / "cpu.cfs_quota_us").write_text("150000")
-            else:
-                (first / "cpu.max").write_text("150000 100000")
-        except OSError as error:
-            pytest.skip(f"no quota can be set here: {error}")
-        yield first / "cgroup.procs"
-    finally:
-        first.rmdir()
-
-
-def inside(group: Path, program: str) -> str:
-    """What a program prints that a shell starts after it has entered the group."""
-    return subprocess.run(
-        ["sh", "-c", f'echo $$ > {group} && exec "$0" -c "$1"', sys.executable, program],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout.strip()
+    """A control group whose processes have the time of one and a half processors."""
+    first = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"}
+    with group_with("cpu", first, {"cpu.max": "150000 100000"}) as group:
+        yield group
 
 
 ALL_PLACES = """

@@ -1,0 +1,46 @@
+"""A real control group of a test's own, under the root's, where the machine lets one be made."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@contextmanager
+def group_with(controller: str, *limits: Mapping[str, str]) -> Iterator[Path]:
+    """A group whose files say what the first of `limits` fits to this machine; skips where there can be none."""
+    name = f"aiperf-test-{os.getpid()}"
+    group = GROUPS / controller / name if (GROUPS / controller).is_dir() else GROUPS / name
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        try:
+            fitting = next((each for each in limits if all((group / file).exists() for file in each)), limits[-1])
+            for file, text in fitting.items():
+                (group / file).write_text(text)
+        except OSError as error:
+            pytest.skip(f"no limit can be set here: {error}")
+        yield group
+    finally:
+        group.rmdir()
+
+
+def inside(group: Path, program: str) -> str:
+    """What a program prints that a shell starts after it has entered the group."""
+    return subprocess.run(
+        ["sh", "-c", f'echo $$ > {group / "cgroup.procs"} && exec "$0" -c "$1"', sys.executable, program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout.strip()

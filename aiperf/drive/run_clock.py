@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+from aiperf.system.describe import boot_id
 
 
 class Clock(Protocol):
@@ -32,8 +31,7 @@ class HostTime:
 
 def host_time() -> HostTime:
     """This moment, by this host."""
-    boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
-    return HostTime(time.time(), boot_id, _boot_seconds())
+    return HostTime(time.time(), boot_id(), _boot_seconds())
 
 
 class WallClock:

@@ -18,6 +18,7 @@ from aiperf.system.attach import accelerator_samplers, attach
 from aiperf.system.control_groups import Limits, limits_here, usable_processors
 from aiperf.system.host import meminfo
 from aiperf.system.network import Link, links
+from aiperf.system.processor import cpu_model
 from aiperf.system.sampler import Device
 from aiperf.system.storage import RUN, Storage, storage
 
@@ -102,7 +103,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> System:
     )
 
 
-def boot_id(proc: Path) -> str | None:
+def boot_id(proc: Path = Path("/proc")) -> str | None:
     """None: the kernel tells none."""
     told = proc / "sys/kernel/random/boot_id"
     return told.read_text().strip() if told.exists() else None
@@ -111,17 +112,6 @@ def boot_id(proc: Path) -> str | None:
 def folders_of(run: Path, root: str | None) -> dict[str, Path]:
     """The folders of a run whose storage is described: its own, and its data set's where that lies in files."""
     return {RUN: run} | ({} if root is None else {"data set": Path(root)})
-
-
-def cpu_model(proc: Path) -> str | None:
-    """The processor's name; kernels for Arm give none in /proc/cpuinfo."""
-    with (proc / "cpuinfo").open() as lines:
-        for line in lines:  # not read whole: the kernel computes each processor's lines anew, 0.1 ms apiece
-            if not line.strip():
-                break
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return None
 
 
 def physical_cores(sys: Path) -> int | None:

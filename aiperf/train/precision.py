@@ -6,11 +6,11 @@ import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from aiperf.errors import BadConfiguration
+from aiperf.system.processor import cpu_features
 from aiperf.train.trainer_config import ELEMENT_BYTES
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -100,8 +100,8 @@ def has_native_bfloat16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu":
         return False
-    try:
-        flags = Path("/proc/cpuinfo").read_text().split()
-    except FileNotFoundError:  # macOS: Apple's processors from M2 on have it, and none is a benchmark's host
-        return False
-    return "bf16" in flags if platform.machine() == "aarch64" else not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+    # none are told on macOS: Apple's processors from M2 on have it, and none is a benchmark's host
+    features = cpu_features()
+    return (
+        "bf16" in features if platform.machine() == "aarch64" else not {"avx512_bf16", "amx_bf16"}.isdisjoint(features)
+    )

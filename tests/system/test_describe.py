@@ -11,7 +11,8 @@ import pytest
 
 from aiperf.system.attach import Attached, attach, visible
 from aiperf.system.control_groups import Limits, control_group_limits
-from aiperf.system.describe import System, container, cpu_model, describe
+from aiperf.system.describe import System, container, describe
+from aiperf.system.processor import cpu_model
 from aiperf.system.sampler import Device, Sampler, Unavailable
 
 

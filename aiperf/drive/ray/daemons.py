@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ray.exceptions import RayError
 
 from aiperf.errors import RuntimeLost
+from aiperf.system.processes import is_stopped
 
 T = TypeVar("T")
 
@@ -96,14 +96,6 @@ class Runtime:
         self.is_lost = True
         pid = self._processes[name].pid
         raise RuntimeLost(f"a run needs all of Ray's own processes; its {NEEDED[name]} (process {pid}), {how}")
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a process is in state T of proc(5)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-    except OSError:
-        return False
 
 
 class _Answer(Generic[T]):

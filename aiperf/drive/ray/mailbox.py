@@ -20,8 +20,8 @@ import ray
 from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.ray.daemons import is_stopped
 from aiperf.journal.messages import Word
+from aiperf.system.processes import is_stopped
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Word).decode

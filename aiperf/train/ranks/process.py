@@ -12,6 +12,7 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
+from aiperf.system import processes
 from aiperf.train.ranks.protocol import Do, Failed, Setup
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -85,8 +86,7 @@ class RankProcess:
 
     def stopped_for(self, now: float) -> float:
         """Seconds for which every look has found it stopped (state T of proc(5)); 0 while it runs."""
-        state = self.state()
-        if state == "" or state not in "Tt":
+        if not processes.is_stopped(self.pid):
             self._stopped_since = None
             return 0.0
         if self._stopped_since is None:
@@ -95,10 +95,7 @@ class RankProcess:
 
     def state(self) -> str:
         """Its letter of proc(5); empty when it is gone."""
-        try:
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            return ""
+        return processes.state(self.pid)
 
     def hang_up(self) -> None:
         """Closes the pipe: the rank finishes the checkpoint it is writing, and ends."""

@@ -19,9 +19,9 @@ import threading
 import traceback
 from math import inf
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
+from aiperf.system.processor import cpu_model
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
 from aiperf.train.stages import Stage
@@ -230,11 +230,7 @@ def _name_of(device: torch.device) -> str:
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    with contextlib.suppress(FileNotFoundError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return cpu_model() or platform.processor() or platform.machine()
 
 
 def _die_with_parent() -> None:

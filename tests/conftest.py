@@ -10,6 +10,7 @@ settings.load_profile("aiperf")
 REAL_PROCESSES = (
     "tests/drive/",
     "tests/train/ranks/",
+    "tests/train/collectives/",
     "tests/train/test_full_disk",
     "tests/train/test_execution",
     "tests/cli/",

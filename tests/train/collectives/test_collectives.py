@@ -1,0 +1,177 @@
+"""The contract of a collective: each in the registry COLLECTIVES passes all of this, and so does a single rank.
+
+Real ranks in real processes do their duties once (`duties.py`); each test looks at one thing that they answered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiperf.train.collectives.choice import choose, module_of
+from aiperf.train.collectives.collective import Alone
+from aiperf.train.ranks.rendezvous import HorovodRendezvous
+from aiperf.train.trainer_config import COLLECTIVES
+from tests.train.collectives.duties import LATE_SECONDS, Training
+from tests.train.orders import one_thread
+
+__all__ = ["one_thread"]
+
+PROJECT = Path(__file__).parent.parent.parent.parent
+RANKS = {"none": 1, **dict.fromkeys(COLLECTIVES, 2)}
+Answers = list[dict[str, Any]]
+"""By rank."""
+
+
+def carried_out(name: str, folder: Path, *more: str) -> Answers:
+    """What the ranks of a collective answer, and that each ends as it should."""
+    if name in COLLECTIVES and (why := module_of(name).missing(on_cuda=False)) is not None:
+        pytest.skip(f"no {name}: {why}")
+    ranks = RANKS[name]
+    rendezvous = HorovodRendezvous()
+    with ExitStack() as stack:
+        stack.callback(rendezvous.close)
+        begun = []
+        for rank in range(ranks):
+            log = stack.enter_context((folder / f"log-{rank}").open("wb"))
+            words = [sys.executable, "-m", "tests.train.collectives.duties", name, str(rank), str(ranks), str(folder)]
+            environment = {**os.environ, **rendezvous.environment(rank, ranks)}
+            process = subprocess.Popen([*words, *more], cwd=PROJECT, env=environment, stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            begun.append(process)
+        ended = [process.wait(timeout=600) for process in begun]
+    killed = [ranks - 1] if more else []
+    logs = [(folder / f"log-{rank}").read_text() for rank in range(ranks)]
+    assert ended == [-signal.SIGKILL if rank in killed else 0 for rank in range(ranks)], logs
+    return [json.loads((folder / f"answers-{rank}").read_text()) for rank in range(ranks)]
+
+
+@pytest.fixture(scope="module", params=RANKS)
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    return carried_out(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module", params=COLLECTIVES)
+def after_a_loss(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """Of ranks whose gradients travel in 16 bits, and the last of which is killed."""
+    return carried_out(request.param, tmp_path_factory.mktemp(request.param), "fp16")
+
+
+@pytest.fixture
+def whole() -> Iterator[Training]:
+    """The same training by one rank that has the whole batch."""
+    training = Training(Alone())
+    yield training
+    training.exchange.close()
+
+
+def test_each_rank_knows_its_number_and_all_the_same_name(answers: Answers) -> None:
+    assert [each["rank"] for each in answers] == list(range(len(answers)))
+    assert {each["ranks"] for each in answers} == {len(answers)}
+    assert len({each["name"] for each in answers}) == 1
+
+
+def test_a_total_is_the_sum_over_all_ranks_in_double_precision(answers: Answers) -> None:
+    ranks = range(len(answers))
+
+    for each in answers:
+        assert each["total"] == [
+            sum(0.1 + rank for rank in ranks),
+            sum(2.0**53 * rank + 1 for rank in ranks),
+            -1.5 * len(ranks),
+        ]
+
+
+def test_an_average_is_the_ranks_mean_in_place_however_a_tensor_lies(answers: Answers) -> None:
+    mean = sum(range(len(answers))) / len(answers)
+    rows = [[(mean + 1) * number for number in numbers] for numbers in ([0, 1, 2], [3, 4, 5])]
+
+    for each in answers:
+        plain, channels_last = each["average"]
+        assert plain == rows
+        assert channels_last == [[[[mean] * 2] * 2] * 3] * 2
+
+
+def test_a_broadcast_gives_every_rank_the_first_ones_values_bit_for_bit_whatever_their_kind(answers: Answers) -> None:
+    for each in answers:
+        whole, truth, short, image = each["broadcast"]
+        assert (whole, truth, short) == ([7], [1], [2.0**-24])
+        assert image == answers[0]["broadcast"][3] and image[1][2][1][1] == 23.0
+
+
+def test_gradients_of_uneven_shares_are_on_every_rank_those_of_the_whole_batch(
+    answers: Answers, whole: Training
+) -> None:
+    whole.backward()
+
+    for each in answers:
+        assert each["gradients"] == answers[0]["gradients"]
+        assert each["gradients"] == pytest.approx(whole.gradients(), abs=1e-6)
+
+
+def test_ranks_go_on_with_the_weights_that_one_alone_would_have_and_hold_no_gradient(
+    answers: Answers, whole: Training
+) -> None:
+    for _ in range(3):  # from the second on there is momentum
+        whole.step()
+
+    for each in answers:
+        assert not any(each["left of them"])
+        assert each["weights"] == answers[0]["weights"]
+        assert each["weights"] == pytest.approx(whole.weights(), abs=1e-6)
+
+
+def test_waiting_for_a_rank_that_is_late_is_communication_and_one_alone_has_none(answers: Answers) -> None:
+    if len(answers) == 1:
+        assert answers[0]["communication"] is None
+    else:
+        assert answers[0]["communication"] >= LATE_SECONDS
+        assert all(each["communication"] >= 0.0 for each in answers)
+
+
+def test_every_rank_comes_to_each_exchange_once(answers: Answers) -> None:
+    """By the count of them the rank that hangs is told from those that wait for it."""
+    exchanges = 0 if len(answers) == 1 else 1
+
+    assert len({each["met"] for each in answers}) == 1 and (answers[0]["met"] > 0) == bool(exchanges)
+    assert [each["met in a backward pass"] for each in answers] == [exchanges] * len(answers)
+
+
+@pytest.mark.parametrize("duty", ["total", "average", "broadcast", "backward"])
+def test_who_stops_in_the_moment_it_says_that_it_has_come_to_an_exchange_has_done_its_part(
+    answers: Answers, duty: str
+) -> None:
+    """The others get through it: a rank that falls asleep there is behind at the next exchange, and named for it."""
+    assert [each["through"][duty] for each in answers] == ([[True]] * len(answers) if len(answers) > 1 else [[]])
+
+
+def test_gradients_in_16_bits_are_the_same_on_every_rank_and_nearly_those_of_32(
+    after_a_loss: Answers, whole: Training
+) -> None:
+    whole.backward()
+
+    for each in after_a_loss:
+        assert each["gradients"] == after_a_loss[0]["gradients"]
+        assert each["gradients"] == pytest.approx(whole.gradients(), abs=1e-3, rel=1e-2)
+        assert each["gradients"] != pytest.approx(whole.gradients(), abs=1e-9), "they did travel in 16 bits"
+
+
+def test_a_rank_that_is_gone_is_an_error_of_the_exchange_for_those_that_wait_for_it(after_a_loss: Answers) -> None:
+    assert [each.get("error") for each in after_a_loss] == ["of the exchange"] * (len(after_a_loss) - 1) + [None]
+
+
+def test_auto_is_the_first_of_the_registry_that_can_be_had_and_none_for_one_rank() -> None:
+    had = [name for name in COLLECTIVES if module_of(name).missing(on_cuda=False) is None]
+
+    assert choose("auto", 2, on_cuda=False) == had[0]
+    assert choose("auto", 1, on_cuda=False) == "none"

@@ -3,8 +3,8 @@
     python -m benchmarks.accounting runs/20261121-120000-digits
 
 Reads the journal alone. Prints, for the valid window: the score ÷ (operations per busy accelerator-second × accelerators),
-with each trial's operations over its own busy seconds weighted by those seconds; the ledger, line by line (its last line, what
-no clock covers, is to stay below 1 %); the pause between two trials of a worker; the time of proposals.
+with each trial's operations over its own busy seconds weighted by those seconds; the time breakdown, line by line (its last
+line, what no clock covers, is to stay below 1 %); the pause between two trials of a worker; the time of proposals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import statistics
 import numpy as np
 
 from aiperf.accounting.score import capacity, score, window
-from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.windows import share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialPrepared, TrialProposed
@@ -41,7 +41,7 @@ def main() -> None:
     busy = float((np.array(columns.busy) * np.array(columns.ranks) * part).sum())
     done = float((np.array(columns.flops) * part).sum())
     perfect = done / busy * capacity(kept)
-    entries = ledger(kept, inside)
+    entries = time_breakdown(kept, inside)
     pauses = _pauses(events)
     prepared = [event for event in events if isinstance(event, TrialPrepared)]
     build, weights = [event.build_seconds for event in prepared], [event.weights_seconds for event in prepared]

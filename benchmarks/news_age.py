@@ -7,7 +7,7 @@ A proposal knows the journal up to its request. For every trial that began: the 
 many trials of the run finished in between. *Blind* is one that was asked for before any trial of the run had finished; each
 worker's first one has to be. *Begun late* is what was not asked for in its worker's last trial, but stood by for longer.
 Besides the accelerators' busy share, and the share of their time in which a worker was there and had no trial (the gap line of
-the ledger). Counts and simulated time: other work on the machine changes none of them.
+the time breakdown). Counts and simulated time: other work on the machine changes none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from aiperf.accounting.score import score, window
-from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.work_log import work_log
 from aiperf.config import configure
 from aiperf.journal.events import AnyEvent, ProposalRequested, TrialFinished, TrialStarted
@@ -79,7 +79,7 @@ def row(name: str, path: Path) -> str:
     seconds, finished = [each.seconds for each in later] or [0.0], [each.finished for each in later] or [0]
     kept = work_log(read(path))
     busy = score(kept).busy_share or 0.0
-    gap = next(line.share for line in ledger(kept, window(kept)).lines if line.name == "gap")
+    gap = next(line.share for line in time_breakdown(kept, window(kept)).lines if line.name == "gap")
     blind = sum(each.blind for each in later)
     return (
         f"| {name} | {len(found)} | {len(found) - len(later)} | {blind} "

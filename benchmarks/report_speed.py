@@ -49,7 +49,7 @@ def measure(folder: Path) -> None:
     print(f"{describe_machine()}; {count(events)} events, {size((folder / NAME).stat().st_size)}\n")
     print("| what | processor seconds, least | all |\n| --- | ---: | --- |")
     print(_row("reading, every seal verified", lambda: sum(1 for _ in read(folder))))
-    print(_row("reading, books and score", lambda: score(work_log(read(folder)))))
+    print(_row("reading, work log and score", lambda: score(work_log(read(folder)))))
     print(_row("reading, folding, all figures of the report", lambda: report_of(folder)))
     print(_row("pictures, page and report.json", partial(write, report_of(folder), folder)))
     print(_row("all: from the journal to the written report", lambda: write_report(folder)))

@@ -28,7 +28,7 @@ TABLES = ("tests/morphism/test_tables.py::test_table_iii_by_layer",)
 LAWS = "tests/rules/test_rules.py::"
 FRESH = "tests/rules/test_fresh_observations.py::"
 SCORE = "tests/accounting/test_score.py::"
-LEDGER = "tests/accounting/test_time_breakdown.py::"
+SPENT = "tests/accounting/test_time_breakdown.py::"
 TRAIN = "tests/train/test_training_law.py::"
 RANKED = ("tests/ranking/test_ranking.py::test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it",)
 EVEN = (
@@ -41,7 +41,7 @@ ROUNDS = (
 TOLD = (LAWS + "test_the_search_is_told_where_the_curve_is_at_epoch_15_however_long_the_trial_was",)
 LIKE = (LAWS + "test_what_a_trial_does_after_the_epochs_that_every_round_has_changes_nothing_of_what_is_told",)
 FITTED = (LAWS + "test_the_prediction_is_the_least_squares_fit_with_a_ceiling_of_1_and_a_gain_that_is_none_or_more",)
-LINES = (LEDGER + "test_every_line_holds_the_time_that_was_really_spent_so",)
+LINES = (SPENT + "test_every_line_holds_the_time_that_was_really_spent_so",)
 KEPT = ("tests/morphism/test_morphs.py::test_every_legal_morph_preserves_the_function",)
 TUNING = "tests/searchers/test_tuning.py::"
 
@@ -264,14 +264,14 @@ SCORES = (
         "aiperf/accounting/score.py",
         "    whole = capacity(work_log) * inside.seconds\n    return work(",
         "    whole = sum((each.left or inside.end) - each.joined for each in work_log.presences) * 2\n    return work(",
-        (LEDGER + "test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window",),
+        (SPENT + "test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window",),
     ),
     Rule(
         "busy share: taken for all ranks of the worker",
         "aiperf/accounting/score.py",
         "work(rows.busy * rows.ranks, rows, inside)",
         "work(rows.busy, rows, inside)",
-        (LEDGER + "test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window",),
+        (SPENT + "test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window",),
     ),
     Rule(
         "wasted work: an epoch begun again after a loss counts once",
@@ -303,7 +303,7 @@ SCORES = (
     ),
 )
 
-LEDGERS = (
+TIME_BREAKDOWN = (
     Rule(
         "time breakdown: training is busy less communication and validation",
         "aiperf/accounting/time_breakdown.py",
@@ -1036,7 +1036,7 @@ RANKING = (
 RULES: tuple[Rule, ...] = (
     *OPERATIONS,
     *SCORES,
-    *LEDGERS,
+    *TIME_BREAKDOWN,
     *PROCEDURE,
     *MORPHS,
     *BUDGET_AND_TUNING,

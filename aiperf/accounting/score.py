@@ -1,4 +1,4 @@
-"""The score: counted operations over time, from the books of a run.
+"""The score: counted operations over time, from the work log of a run.
 
 Score (FLOPS) = work inside the valid window / its length; the window runs from the end of the warm-up to the end of the run,
 an interval that straddles an edge counts in proportion, and the clock goes on while a killed run is down. The law:
@@ -188,7 +188,7 @@ def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Those of the books' columns that a score is made of."""
+    """Those of the work log's columns that a score is made of."""
 
     start: Array
     end: Array
@@ -247,10 +247,11 @@ def _doubts(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[str,
             times = sum(what == helper for what, _ in work_log.lost_helpers)
             named = ", ".join(map(str, of[:8])) + (", …" if len(of) > 8 else "")
             doubts.append(f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}")
-    if work_log.vain_hosts:
-        host, reason = next(iter(work_log.vain_hosts.items()))
+    if work_log.hosts_without_worker:
+        host, reason = next(iter(work_log.hosts_without_worker.items()))
+        hosts = len(work_log.hosts_without_worker)
         doubts.append(
-            f"starts of workers that failed: {work_log.vain_starts}; hosts without one for a time: {len(work_log.vain_hosts)}, "
+            f"starts of workers that failed: {work_log.failed_starts}; hosts without one for a time: {hosts}, "
             f"as {host}: {reason}"
         )
     if work_log.lost_attempts:

@@ -47,7 +47,7 @@ _MEANINGS = {
 }
 
 
-def ledger(work_log: WorkLog, inside: Window) -> TimeBreakdown:
+def time_breakdown(work_log: WorkLog, inside: Window) -> TimeBreakdown:
     """The lines of a window, each from clocks or events of its own; only the last is a remainder."""
     columns = work_log.intervals
     weight = share_inside(columns.start, columns.end, inside) * columns.ranks.astype(np.float64)
@@ -64,14 +64,14 @@ def ledger(work_log: WorkLog, inside: Window) -> TimeBreakdown:
         compiling = min(1.0, preparation.compile_seconds / length) if length > 0 else 0.0
         compiled += part * compiling
         started += part * (1.0 - compiling)
-    open_spells = [
+    open_idle_spans = [
         idle_span
         for presence in work_log.presences
         if presence.left is None
-        for idle_span in work_log.open_spells(presence, inside.end)
+        for idle_span in work_log.open_idle_spans(presence, inside.end)
     ]
     idle = {"gap": 0.0, "lost": 0.0}
-    for idle_span in [*work_log.idle_spans, *open_spells]:
+    for idle_span in [*work_log.idle_spans, *open_idle_spans]:
         idle[idle_span.kind] += idle_span.ranks * _overlap(idle_span.start, idle_span.end, inside)
     whole = capacity(work_log) * inside.seconds
     present = math.fsum(

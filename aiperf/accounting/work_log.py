@@ -1,4 +1,4 @@
-"""The books of a run's work: every interval of the journal, and which of them count.
+"""The work log of a run: every interval of the journal, and which of them count.
 
 Each image of a (trial, epoch) counts once: when an epoch is begun again, by another attempt or with a smaller batch, what was
 done of it before becomes wasted. An epoch that the end of the run cuts short counts as far as it went.
@@ -101,7 +101,7 @@ class Preparation:
 
 @dataclass(slots=True)
 class _Open:
-    """The books of an unsettled trial."""
+    """The work of an unsettled trial."""
 
     operations: Operations
     worker: int
@@ -145,9 +145,9 @@ class WorkLog:
     lost_workers: int = 0
     lost_helpers: list[tuple[str, int]] = field(default_factory=list)
     """What they were, and of which worker."""
-    vain_starts: int = 0
+    failed_starts: int = 0
     """Of workers."""
-    vain_hosts: dict[str, str] = field(default_factory=dict)
+    hosts_without_worker: dict[str, str] = field(default_factory=dict)
     """Hosts where a start failed, or that hold no worker of the run's, and the first reason there."""
     lost_attempts: int = 0
     unwritten: list[CheckpointNotWritten] = field(default_factory=list)
@@ -241,8 +241,8 @@ class WorkLog:
                 self.lost_workers += not event.released
                 self._leave(self._present.pop(event.worker), event.at)
             case WorkerNotStarted():
-                self.vain_starts += event.failures > 0
-                self.vain_hosts.setdefault(event.host, event.reason)
+                self.failed_starts += event.failures > 0
+                self.hosts_without_worker.setdefault(event.host, event.reason)
             case HelperLost():
                 self.lost_helpers.append((event.helper, event.worker))
             case RunStarted():
@@ -315,12 +315,12 @@ class WorkLog:
 
     def _leave(self, presence: Presence, at: float) -> None:
         presence.left = at
-        self.idle_spans += self.open_spells(presence, at)
+        self.idle_spans += self.open_idle_spans(presence, at)
         if presence.trial is not None:
             self._open[presence.trial].worked = None
 
-    def open_spells(self, presence: Presence, at: float) -> list[IdleSpan]:
-        """What a worker's last spell comes to if it ends now."""
+    def open_idle_spans(self, presence: Presence, at: float) -> list[IdleSpan]:
+        """What the idle span that a worker is in comes to if it ends now."""
         since = presence.free_since
         kind = "gap"
         if since is None:
@@ -348,7 +348,7 @@ def counts(started: RunStarted, evaluation: EpochFinished) -> bool:
 
 
 def work_log(events: Iterable[AnyEvent]) -> WorkLog:
-    """The books after a journal's events."""
+    """The work log after a journal's events."""
     kept = WorkLog()
     with folding(events):
         for event in events:

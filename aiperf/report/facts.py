@@ -267,7 +267,7 @@ class Report:
     """Thinned by `gather.thinned`: every improvement, and evenly spaced others."""
     error_points: int
     """Before thinning."""
-    ledger: TimeBreakdown
+    time_breakdown: TimeBreakdown
     utilisation: Utilisation
     proposals: Proposals
     trials: tuple[TrialFacts, ...]

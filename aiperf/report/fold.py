@@ -1,6 +1,6 @@
 """The fold over a run's events that collects what the report shows beside the score: trials, workers, progress, errors.
 
-One pass, a bounded amount of work an event. The intervals of work themselves are in the books
+One pass, a bounded amount of work an event. The intervals of work themselves are in the work log
 (`aiperf.accounting.work_log`), which are kept in the same pass.
 """
 
@@ -90,7 +90,7 @@ class Collected:
     begun_worker: array[int] = field(default_factory=lambda: array("q"))
     """Of each attempt the worker that it was given."""
     begun_row: array[int] = field(default_factory=lambda: array("q"))
-    """How many intervals the books held when it was."""
+    """How many intervals the work log held when it was."""
     error_at: array[float] = field(default_factory=lambda: array("d"))
     error_trial: array[int] = field(default_factory=lambda: array("l"))
     error: array[float] = field(default_factory=lambda: array("d"))
@@ -116,7 +116,7 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
         keep(started)
         for run.events, event in enumerate(rest, start=2):
             keep(event)
-            # Most lines of most runs are Progress, and all that is to be known of it the books keep.
+            # Most lines of most runs are Progress, and all that is to be known of it the work log keeps.
             if type(event) is not Progress:
                 _take(run, event)
     return run
@@ -184,7 +184,7 @@ def _take(run: Collected, event: AnyEvent) -> None:
             | WorkerNotStarted()
             | HelperLost()
         ):
-            pass  # the books have an eye on these
+            pass  # the work log has an eye on these
         case _:
             assert_never(event)
 
@@ -212,7 +212,7 @@ def _resumed(run: Collected, event: RunResumed) -> None:
         if former.get(name) != event.versions.get(name):
             run.versions_changed[name] = None
     run.resumes.append(event)
-    # As in the books: the killed driver's workers went with it, and their time ended with the last line before.
+    # As in the work log: the killed driver's workers went with it, and their time ended with the last line before.
     for number, worker in run.workers.items():
         if worker.lost is None:
             worker.lost, worker.lost_reason = event.at - event.down_seconds, "the driver ended"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.score import Score, curve, score, window
-from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
@@ -66,7 +66,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         curve=curve(work_log, CURVE_POINTS),
         errors=_errors(run),
         error_points=len(run.error),
-        ledger=ledger(work_log, inside),
+        time_breakdown=time_breakdown(work_log, inside),
         utilisation=used,
         proposals=_proposals(run),
         trials=_trials(run),

@@ -211,7 +211,7 @@ def _trials(report: Report) -> str:
 
 
 def _time(report: Report) -> str:
-    if report.ledger.whole_seconds <= 0:
+    if report.time_breakdown.whole_seconds <= 0:
         return '<p class="empty">No valid window, or no worker in it: there is no time to account for.</p>'
     return _table(tables.time_lost(report))
 

@@ -102,7 +102,7 @@ def _peak(report: Report) -> str:
 
 def time_lost(report: Report) -> Table:
     """Where the accelerators' time went."""
-    book = report.ledger
+    spent = report.time_breakdown
     rows = tuple(
         _row(
             line.name,
@@ -110,9 +110,9 @@ def time_lost(report: Report) -> Table:
             Cell(units.share(line.share), line.share, bar=max(0.0, min(1.0, line.share))),
             line.meaning,
         )
-        for line in book.lines
+        for line in spent.lines
     )
-    total = _row("all", units.duration(book.whole_seconds), units.share(sum(line.share for line in book.lines)), "")
+    total = _row("all", units.duration(spent.whole_seconds), units.share(sum(line.share for line in spent.lines)), "")
     columns = (Column("spent on"), Column("accelerator time", True), Column("share", True), Column("what it is"))
     footnote = "Accelerator time of the valid window: the most accelerators ever present at once × its length."
     return Table("time", "Accelerator time, line by line", columns, (*rows, total), footnote=footnote)

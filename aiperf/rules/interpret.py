@@ -282,7 +282,7 @@ def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
         return []
     reason = end_of_trial(run.schedule, trial.round, trial.losses)
     if reason is None:
-        # A word of an epoch was lost or is late: its images are in no book. The epoch is done again, from the last one saved.
+        # A word of an epoch was lost or is late: no work log has its images. The epoch is done again, from the last one saved.
         return [
             TrialLost(
                 at=now,

@@ -1,4 +1,4 @@
-"""A journal from before EpochFinished had an interval says the same as one of today: books, score, state, report, verdicts."""
+"""A journal from before EpochFinished had an interval says the same as one of today, whatever is folded from it."""
 
 from __future__ import annotations
 

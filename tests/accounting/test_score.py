@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import curve, score, window
-from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
@@ -200,7 +200,7 @@ def test_a_live_score_ends_at_the_time_it_is_asked_for() -> None:
     assert score(work_log(one_trial(interval(0, 20, 30, 90))), at=40.0).flops_per_second == 90 * 300 / 30
 
 
-def test_busy_share_and_the_ledger_count_a_lost_worker_as_absent() -> None:
+def test_busy_share_and_the_time_breakdown_count_a_lost_worker_as_absent() -> None:
     run = [
         *one_trial(interval(0, 10, 55, 100, busy=45.0)),
         WorkerLost(at=55, worker=0, reason="power"),
@@ -208,14 +208,14 @@ def test_busy_share_and_the_ledger_count_a_lost_worker_as_absent() -> None:
     ]
 
     kept = work_log(run)
-    lines = {line.name: line.seconds for line in ledger(kept, window(kept)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(kept, window(kept)).lines}
 
     assert score(kept).busy_share == pytest.approx(0.5)
     assert lines["training"] == pytest.approx(90)  # two ranks of 45 s
     assert lines["absent"] == pytest.approx(90)
 
 
-def test_every_line_of_the_ledger_comes_from_a_clock_of_its_own() -> None:
+def test_every_line_of_the_time_breakdown_comes_from_a_clock_of_its_own() -> None:
     run = one_trial(
         prepared(0, 6.0, compile_seconds=1.0),
         interval(0, 6, 40, 100, busy=34.0),
@@ -228,7 +228,7 @@ def test_every_line_of_the_ledger_comes_from_a_clock_of_its_own() -> None:
     )
     kept = work_log(run)
 
-    lines = {line.name: line.seconds for line in ledger(kept, Window(0.0, 100.0)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, 100.0)).lines}
 
     assert lines["start"] == pytest.approx(2 * (3 + 1))
     assert lines["compile"] == pytest.approx(2 * 1)
@@ -243,7 +243,7 @@ def test_every_line_of_the_ledger_comes_from_a_clock_of_its_own() -> None:
 def test_time_inside_an_interval_that_no_clock_covers_is_called_unexplained() -> None:
     kept = work_log(one_trial(prepared(0, 2.0), interval(0, 2, 100, 100, busy=90.0), ended()))
 
-    lines = {line.name: line.seconds for line in ledger(kept, Window(0.0, 100.0)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, 100.0)).lines}
 
     assert lines["unexplained"] == pytest.approx(2 * 8)
 
@@ -267,7 +267,7 @@ def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], 
     )
     inside = window(kept)
 
-    entries = ledger(kept, inside)
+    entries = time_breakdown(kept, inside)
     found = score(kept)
 
     assert math.isclose(sum(line.seconds for line in entries.lines), entries.whole_seconds, rel_tol=1e-9)

@@ -1,4 +1,4 @@
-"""Each line of the ledger against a truth that was drawn, not derived: where the time of every worker is known beforehand.
+"""Each line of the time breakdown against a truth that was drawn, not derived: every worker's time is known beforehand.
 
 The last line is a remainder, so that lines "add up" whatever they hold; here each has to be right by itself.
 """
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import busy_share, score, window
-from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, Progress, TrialLost, WorkerLost
@@ -126,7 +126,7 @@ def together(*told: Life) -> list[AnyEvent]:
 def test_every_line_holds_the_time_that_was_really_spent_so(first: Life, second: Life) -> None:
     kept = work_log(together(first, second))
 
-    found = {line.name: line.seconds for line in ledger(kept, Window(0.0, LENGTH)).lines}
+    found = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, LENGTH)).lines}
 
     for name, value in found.items():
         truth = RANKS * (first.truth.get(name, 0.0) + second.truth.get(name, 0.0))
@@ -154,7 +154,7 @@ def test_time_before_the_window_stands_in_no_line(life: Life, warmup: float) -> 
     kept = work_log(together(life))
 
     before, after, whole = (
-        {line.name: line.seconds for line in ledger(kept, inside).lines}
+        {line.name: line.seconds for line in time_breakdown(kept, inside).lines}
         for inside in (Window(0.0, warmup), Window(warmup, LENGTH), Window(0.0, LENGTH))
     )
 

@@ -61,10 +61,10 @@ def test_every_proposed_trial_is_in_the_report_with_its_best_accuracy(events: Se
     assert {t.number for t in report.trials if t.outcome in ("epochs", "early stop")} == finished
 
 
-def test_the_ledger_in_the_report_adds_up_to_the_whole(events: Sequence[AnyEvent]) -> None:
-    ledger = gather(events).ledger
+def test_the_time_breakdown_in_the_report_adds_up_to_the_whole(events: Sequence[AnyEvent]) -> None:
+    spent = gather(events).time_breakdown
 
-    assert math.fsum(line.seconds for line in ledger.lines) == pytest.approx(ledger.whole_seconds, abs=1e-6)
+    assert math.fsum(line.seconds for line in spent.lines) == pytest.approx(spent.whole_seconds, abs=1e-6)
 
 
 def test_the_error_only_falls_and_never_below_half_an_image() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.accounting.score import score, window
-from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf, SyntheticConf
@@ -75,10 +75,10 @@ def test_a_simulated_run_is_scored_with_its_doubt_beside_the_number(tmp_path: Pa
     assert any("simulated" in doubt for doubt in scored.doubts)
 
 
-def test_what_faults_cost_stands_in_the_ledger_line_by_line(tmp_path: Path) -> None:
+def test_what_faults_cost_stands_in_the_time_breakdown_line_by_line(tmp_path: Path) -> None:
     kept = work_log(read(journal(configured(faults=["all_gone(at=2000, seconds=900)"]), tmp_path / NAME)))
 
-    lines = {each.name: each.share for each in ledger(kept, window(kept)).lines}
+    lines = {each.name: each.share for each in time_breakdown(kept, window(kept)).lines}
 
     assert sum(lines.values()) == pytest.approx(1.0)
     # Gone for 900 s, noticed after 10, and 30 at most until all are up again; of 4200 s.

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from aiperf.accounting.score import capacity, score, window
-from aiperf.accounting.time_breakdown import ledger
+from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.config import RunConf
@@ -28,7 +28,7 @@ from cluster.simulated import SimulatedConf
 SEEDS_ALONE = 16
 """Runs of one worker, of which perfect is the mean."""
 BUSY = ("training", "communication", "validation")
-"""Lines of the ledger in which accelerators were busy."""
+"""Lines of the time breakdown in which accelerators were busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def rehearse(conf: RunConf, workers: int, reference: Alone) -> Rehearsed:
 
 
 def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
-    shares = {each.name: each.share for each in ledger(kept, inside).lines}
+    shares = {each.name: each.share for each in time_breakdown(kept, inside).lines}
     columns, whole = kept.intervals, capacity(kept) * inside.seconds
     if whole > 0:
         part = share_inside(columns.start, columns.end, inside) * columns.ranks / whole
@@ -157,8 +157,8 @@ def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
 def differences(calm: Rehearsed, faulty: Rehearsed) -> list[tuple[str, float]]:
     """What faults cost, line by line, as shares of the score without them; the lines add up to the share that was lost.
 
-    Each line of the ledger that is not busy time counts at the work that a busy second does without faults; what is left,
-    since the accelerators that were busy did other work in a second (slow hosts, other networks), is the last line.
+    Each line of the time breakdown that is not busy time counts at the work that a busy second does without faults; what is
+    left, since the accelerators that were busy did other work in a second (slow hosts, other networks), is the last line.
     """
     before, after = (sum(each.shares[name] for name in BUSY) for each in (calm, faulty))
     lost = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second

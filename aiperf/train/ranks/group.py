@@ -252,7 +252,7 @@ class RankGroup:
         count = len(self._devices)
         # in the run's own, which goes with the run however it ends; elsewhere where this group has no run around it
         folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
-        heartbeats = HeartbeatFile(folder / "pulse", count, create=True)
+        heartbeats = HeartbeatFile(folder / "heartbeats", count, create=True)
         rendezvous = HorovodRendezvous() if count > 1 else None
         ranks = Ranks([], heartbeats, folder, rendezvous)
         self._set_ranks(ranks)
@@ -271,7 +271,7 @@ class RankGroup:
                     accelerator=device,
                     threads=self._conf.threads or cores,
                     cores=cores,
-                    heartbeats=folder / "pulse",
+                    heartbeats=folder / "heartbeats",
                     meeting=folder / "meeting",
                 )
                 environment = rendezvous.environment(rank, count) if rendezvous is not None else {}

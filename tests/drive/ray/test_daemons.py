@@ -202,7 +202,7 @@ def test_a_killed_driver_leaves_nothing_behind(begin: Begin) -> None:
     host = one_of(run, b"ray::WorkerHost")
     rank = one_of(run, sys.executable.encode(), "aiperf.train.ranks.rank")
     folder = mark.decode().partition("=")[2]
-    assert re.search(rf"{folder}/\S+/pulse$", Path(f"/proc/{rank}/maps").read_text(), re.MULTILINE), (
+    assert re.search(rf"{folder}/\S+/heartbeats$", Path(f"/proc/{rank}/maps").read_text(), re.MULTILINE), (
         "it goes with the run's"
     )
     os.kill(host, signal.SIGSTOP)  # one that would not notice

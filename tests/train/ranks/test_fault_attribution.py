@@ -28,7 +28,7 @@ from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
 
 
 def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -> None:
-    heartbeats = HeartbeatFile(tmp_path / "pulse", 2, create=True)
+    heartbeats = HeartbeatFile(tmp_path / "heartbeats", 2, create=True)
     heartbeats.beat(0, 5, Stage.STEPS, 1000.0)
     heartbeats.beat(1, 4, Stage.STEPS, -1.0)
 
@@ -84,7 +84,7 @@ def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_
 ) -> None:
     """Of each rank: whether its time is over, how many exchanges it has come to, its step, its stage, whether it is at work."""
     with TemporaryDirectory() as folder:
-        heartbeats = HeartbeatFile(Path(folder) / "pulse", len(ranks), create=True)
+        heartbeats = HeartbeatFile(Path(folder) / "heartbeats", len(ranks), create=True)
         for rank, (is_overdue, meetings, step, stage, _) in enumerate(ranks):
             silent = math.inf if stage is Stage.IDLE else -1.0 if is_overdue else 1000.0
             heartbeats.beat(rank, step, stage, silent)
@@ -116,7 +116,7 @@ def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_
 
 
 def test_who_waited_for_another_has_its_time_anew_when_that_one_comes(tmp_path: Path) -> None:
-    heartbeats = HeartbeatFile(tmp_path / "pulse", 2, create=True)
+    heartbeats = HeartbeatFile(tmp_path / "heartbeats", 2, create=True)
     watch = Watch(heartbeats, [Quiet(0.0), Quiet(0.0)])  # type: ignore[list-item]
     processes = [Running(0), Running(1)]
     now = time.monotonic()
@@ -138,7 +138,7 @@ def test_who_waited_for_another_has_its_time_anew_when_that_one_comes(tmp_path: 
 
 def bystander(rank: int, folder: Path) -> RankProcess:
     """A rank's real process, as far as it comes without a group: it waits for its orders' world."""
-    heartbeats = folder / "pulse"
+    heartbeats = folder / "heartbeats"
     if not heartbeats.exists():
         HeartbeatFile(heartbeats, 2, create=True).close()
     setup = Setup(
@@ -168,7 +168,7 @@ def test_a_killed_rank_is_blamed_before_one_that_only_told_of_an_error_sooner(
     os.kill(ranks[victim].pid, signal.SIGKILL)
     os.waitid(os.P_PID, ranks[victim].pid, os.WEXITED | os.WNOWAIT)
     ranks[1 - victim].failed = Failed("something within backward", is_peer=is_peer)
-    heartbeats = HeartbeatFile(tmp_path / "pulse", 2)
+    heartbeats = HeartbeatFile(tmp_path / "heartbeats", 2)
 
     assert is_clear(ranks)
     blamed = culprit(ranks, heartbeats)

@@ -426,7 +426,7 @@ PROCEDURE = (
     ),
     Rule(
         "a worker's round is the trials it began, attempts not counted anew",
-        "aiperf/rules/state.py",
+        "aiperf/rules/changes/attempts.py",
         "    if trial.state is TrialState.WAITING:\n        if event.round is not None:\n",
         "    worker.round += 1\n    if trial.state is TrialState.WAITING:\n        if event.round is not None:\n",
         (
@@ -619,7 +619,7 @@ MORPHS = (
     ),
     Rule(
         "weights are kept of the best that can grow",
-        "aiperf/rules/state.py",
+        "aiperf/rules/changes/checkpoints.py",
         "    if trial.can_grow:\n        heapq",
         "    if True:\n        heapq",
         (

@@ -12,8 +12,8 @@ from rich.console import Console
 from aiperf.config import RunConf, configure
 from aiperf.errors import BadConfiguration, RunStopped
 from aiperf.planning.plan import Plan, make_plan, this_machine
+from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.procedure import epoch_limit
-from aiperf.rules.state import RETAINED
 from aiperf.system.describe import describe
 from aiperf.units import count, duration, noise, operations, size
 from cluster.simulated import SimulatedConf

@@ -37,12 +37,13 @@ from aiperf.rules.decide import (
     WriteOff,
     decide,
 )
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import end, interpret
 from aiperf.rules.limits import progress_seconds
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import epoch_limit, patience
 from aiperf.rules.proposals import check
-from aiperf.rules.state import Run, evolve
+from aiperf.rules.state import Run
 from searchers.history import History, Observation
 
 TURN_SECONDS = 0.5

@@ -9,7 +9,8 @@ from aiperf.accounting.windows import Window
 from aiperf.drive.driver import Driver
 from aiperf.drive.live import MOST_WORKERS, LiveView, WorkerView
 from aiperf.rules.procedure import epoch_limit
-from aiperf.rules.state import Run, Worker
+from aiperf.rules.state import Run
+from aiperf.rules.worker import Worker
 
 NOW_SECONDS = 30.0
 """`now` is the work of the last so many seconds."""

@@ -21,9 +21,10 @@ from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
 from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, read
 from aiperf.planning.plan import Plan, first_event, new_folder, run_folder
+from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations
 from aiperf.rules.search_space import space_of
-from aiperf.rules.state import Run, begin, evolve
+from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import check_rules
 from aiperf.system.describe import describe, versions
 from searchers.history import History, Observation

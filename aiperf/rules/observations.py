@@ -18,8 +18,10 @@ from aiperf.journal.events import (
     TrialStarted,
     WorkerLost,
 )
-from aiperf.rules.state import Run, Worker, check_that_it_fits
+from aiperf.rules.fitting import check_that_it_fits
+from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
+from aiperf.rules.worker import Worker
 from morphism import decode_morph
 from searchers.history import (
     Began,

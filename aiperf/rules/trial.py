@@ -1,35 +1,13 @@
-"""A trial and its state: which there are, which events fit which, and the story of how each was reached.
+"""A trial, and the states that one can be in.
 
-`Trial` is data; `aiperf.rules.state` alone changes it. An event that does not fit the state of its trial is refused before
-anything is changed, with the trial's story.
+Data alone: the functions in `aiperf/rules/changes/` change a Trial, and its state is changed by `transitions.enter` only.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
-
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CheckpointDropped,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    Progress,
-    ProposalRequested,
-    TrialFailed,
-    TrialFinished,
-    TrialHeartbeat,
-    TrialLost,
-    TrialPrepared,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-)
 
 
 class TrialState(Enum):
@@ -50,45 +28,6 @@ class TrialState(Enum):
     """The worker that it waited for, or was asked for, is gone."""
 
 
-ATTEMPTED = (TrialState.RUNNING, TrialState.LOST, TrialState.FINISHED, TrialState.FAILED)
-
-FITS: dict[type[AnyEvent], tuple[TrialState | None, ...]] = {
-    ProposalRequested: (None,),
-    TrialProposed: (TrialState.REQUESTED,),
-    TrialRejected: (TrialState.REQUESTED,),
-    TrialStarted: (TrialState.WAITING, TrialState.LOST),
-    TrialPrepared: (TrialState.RUNNING,),
-    Progress: (TrialState.RUNNING,),
-    EpochFinished: (TrialState.RUNNING,),
-    BatchReduced: (TrialState.RUNNING,),
-    CheckpointWritten: (TrialState.RUNNING,),
-    CheckpointNotWritten: (TrialState.RUNNING,),
-    TrialHeartbeat: (TrialState.RUNNING,),
-    TrialLost: (TrialState.RUNNING,),
-    TrialFinished: (TrialState.RUNNING, TrialState.LOST),
-    TrialFailed: (TrialState.WAITING, TrialState.RUNNING, TrialState.LOST),
-    CheckpointDropped: ATTEMPTED,
-}
-"""The states of its trial that an event fits; None: nobody has heard of its number. What is not here concerns no trial, or all
-of a worker's (WorkerLost, RunResumed)."""
-
-LEADS_TO = {
-    ProposalRequested: TrialState.REQUESTED,
-    TrialProposed: TrialState.WAITING,
-    TrialRejected: TrialState.REJECTED,
-    TrialStarted: TrialState.RUNNING,
-    TrialLost: TrialState.LOST,
-    TrialFinished: TrialState.FINISHED,
-    TrialFailed: TrialState.FAILED,
-}
-"""The state that an event brings its trial to; all others of FITS leave it where it is. A worker that goes, or a resume, takes
-what waited for it to WITHDRAWN and what it trained to LOST."""
-
-
-class EventRefused(ValueError):
-    """An event that does not fit the run: the law, the offence with the trial's story, and the remedy."""
-
-
 @dataclass(slots=True)
 class Trial:
     """A proposal, and what became of it. The work log of its images is kept elsewhere (score)."""
@@ -104,7 +43,7 @@ class Trial:
     can_grow: bool = True
     """Whether it may be a parent."""
     state: TrialState = TrialState.REQUESTED
-    """Changed by `aiperf.rules.state.enter` alone."""
+    """Changed by `aiperf.rules.changes.transitions.enter` alone."""
     attempt: int = 0
     losses_of_worker: int = 0
     """Attempts that ended with the worker or in it; those that a killed driver took along are not held against the trial."""
@@ -131,62 +70,3 @@ class Trial:
     interval_end: float = 0.0
     sums: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
     """busy, communication, validation, input and checkpoint seconds of the attempt."""
-
-
-_STATES = tuple(TrialState)
-_PLACE = {state: place for place, state in enumerate(_STATES)}
-
-
-@dataclass(slots=True)
-class Stories:
-    """Of every number each state that it came to, with the line of the journal and the event that brought it there.
-
-    Columns of numbers, for all trials together: some 20 bytes a change, looked through only where an event is refused.
-    """
-
-    numbers: array[int] = field(default_factory=lambda: array("q"))
-    lines: array[int] = field(default_factory=lambda: array("q"))
-    states: array[int] = field(default_factory=lambda: array("b"))
-    events: array[int] = field(default_factory=lambda: array("b"))
-    """Places in `names`."""
-    names: list[str] = field(default_factory=list)
-
-    def add(self, number: int, state: TrialState, line: int, event: AnyEvent) -> None:
-        """One more change of state."""
-        name = type(event).__name__
-        if name not in self.names:
-            self.names.append(name)
-        self.numbers.append(number)
-        self.lines.append(line)
-        self.states.append(_PLACE[state])
-        self.events.append(self.names.index(name))
-
-    def of(self, number: int) -> Iterator[tuple[TrialState, int, str]]:
-        """Each state of a number, in order: (state, line, event)."""
-        for one, line, state, event in zip(self.numbers, self.lines, self.states, self.events, strict=True):
-            if one == number:
-                yield _STATES[state], line, self.names[event]
-
-    def told(self, number: int) -> str:
-        """The story of a number in words; empty, if no line tells of it."""
-        return ", ".join(f"{state.value} (line {line}, {event})" for state, line, event in self.of(number))
-
-
-REMEDY = "Go on from the line before it (resume_until), and report it if aiperf itself wrote it"
-
-
-def number_of(event: Any) -> int:
-    """The number of the trial that an event of FITS is about."""
-    found: int = event.number if hasattr(event, "number") else event.trial
-    return found
-
-
-def refusal(event: AnyEvent, line: int, stories: Stories) -> EventRefused:
-    """Why an event, as line `line` of a journal, does not fit the state of its trial."""
-    number = number_of(event)
-    fitting = " or ".join("not yet asked for" if state is None else state.value for state in FITS[type(event)])
-    story = stories.told(number)
-    return EventRefused(
-        f"{type(event).__name__} is of a trial that is {fitting}; line {line} has trial {number!r}, "
-        f"{f'whose story is: {story}' if story else 'of which no line before it tells'}. {REMEDY}"
-    )

@@ -10,8 +10,8 @@ from aiperf.journal.events import AnyEvent, ProposalRequested, RunStarted, Trial
 from aiperf.journal.messages import Propose, Proposed, Unproposed
 from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, check, make
+from aiperf.rules.replay import replay
 from aiperf.rules.search_space import space_of
-from aiperf.rules.state import begin, evolve
 from searchers.history import History
 from searchers.propose import RULES
 
@@ -78,13 +78,12 @@ def verify_proposals(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator
     unequal proposal says "not re-derivable here" rather than "wrong". Raises OtherRules where the journal's proposals
     follow from its history by another version of the rules.
     """
-    lines = iter(events)
-    first = next(lines)
-    assert isinstance(first, RunStarted), "the journal's reader has checked it"
-    check_rules(first)
-    run, history = begin(first), History(space_of(first))
     made: dict[int, Proposed | Unproposed] = {}
-    for event in lines:
+    for run, event in replay(events):
+        if isinstance(event, RunStarted):
+            check_rules(event)
+            history = History(space_of(event))
+            continue
         if isinstance(event, ProposalRequested):
             order = Propose(
                 number=event.number,
@@ -99,4 +98,3 @@ def verify_proposals(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator
             checked = check(history, run.requests[event.number], anew, event.at) if isinstance(anew, Proposed) else None
             yield VerifiedProposal(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
         history.tell(observations(run, event))
-        evolve(run, event)

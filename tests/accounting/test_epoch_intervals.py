@@ -21,7 +21,8 @@ from aiperf.cli.score import as_json
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
-from aiperf.rules.state import Run, replay
+from aiperf.rules.replay import state_after
+from aiperf.rules.state import Run
 from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.laws import BrokenLaw
 from aiperf.simulate.audit.random_runs import _opening, cheap, random_case
@@ -124,7 +125,7 @@ def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
     assert profile(old) == profile(today)
     assert verdict(old, ground_truth, task) is None and verdict(today, ground_truth, task) is None
     old, today = without_positions(old), without_positions(today)
-    assert without_lines(replay(old)) == without_lines(replay(today))
+    assert without_lines(state_after(old)) == without_lines(state_after(today))
     assert dataclasses.replace(collect(old), events=0) == dataclasses.replace(collect(today), events=0)
 
 

@@ -6,13 +6,14 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import HelperLost
 from aiperf.journal.messages import HelperDown
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from aiperf.rules.state import evolve, replay
+from aiperf.rules.replay import state_after
 from tests.journals import joined, started
 
 
 def test_helpers_that_died_are_a_doubt_that_names_workers_and_effect() -> None:
-    run = replay([started(), joined(0), joined(1)])
+    run = state_after([started(), joined(0), joined(1)])
     events = []
     for at, (worker, helper) in enumerate([(0, "recorder"), (1, "recorder"), (1, "recorder"), (1, "generator")]):
         (event,) = interpret(run, HelperDown(worker=worker, helper=helper, reason="ended by SIGKILL"), float(at))
@@ -26,4 +27,7 @@ def test_helpers_that_died_are_a_doubt_that_names_workers_and_effect() -> None:
 
 
 def test_helpers_of_a_worker_that_is_gone_are_not_told() -> None:
-    assert interpret(replay([started(), joined(0)]), HelperDown(worker=7, helper="recorder", reason="ended"), 1.0) == []
+    assert (
+        interpret(state_after([started(), joined(0)]), HelperDown(worker=7, helper="recorder", reason="ended"), 1.0)
+        == []
+    )

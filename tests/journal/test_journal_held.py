@@ -20,7 +20,7 @@ from aiperf.drive.session import resumption
 from aiperf.errors import JournalNotWritten, JournalTakenAway
 from aiperf.journal.events import RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
-from aiperf.rules.state import replay
+from aiperf.rules.replay import state_after
 from tests.journals import ended, evaluated, finished, interval, one_trial, resumed, started
 
 RUN = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9))
@@ -86,7 +86,7 @@ def test_old_lines_go_only_when_the_line_that_tells_of_them_is_on_disk(tmp_path:
 def test_a_rollback_stands_in_the_journal_and_beside_the_score(tmp_path: Path) -> None:
     path = written(tmp_path)
     with taken_up(path, until=5) as journal:
-        standing = replay(read_again := list(read(path, until=5)))
+        standing = state_after(read_again := list(read(path, until=5)))
         first = read_again[0]
         assert isinstance(first, RunStarted)
         line = resumption(standing, first, HostTime(1_000_060.0, None, 5.0), journal.cut)
@@ -266,7 +266,7 @@ BEGAN = started(boot_id=BOOT, boot_seconds=500.0)
 def taken_up_at(unix: float, boot_id: str | None, boot_seconds: float, since: RunResumed | None = None) -> RunResumed:
     """A run that began at 1,000,000 s of the wall clock and 500 s after its host's boot, and was last heard of at 40 s."""
     lines = [BEGAN, *RUN[1:]] if since is None else [BEGAN, *RUN[1:], since]
-    return resumption(replay(lines), BEGAN if since is None else since, HostTime(unix, boot_id, boot_seconds))
+    return resumption(state_after(lines), BEGAN if since is None else since, HostTime(unix, boot_id, boot_seconds))
 
 
 @pytest.mark.parametrize("step", [-86_400.0, 0.0, 86_400.0])

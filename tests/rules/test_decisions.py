@@ -32,8 +32,10 @@ from aiperf.journal.messages import (
     WorkerUp,
 )
 from aiperf.rules.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from aiperf.rules.state import Run, evolve, replay
+from aiperf.rules.replay import state_after
+from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
 from tests.journals import (
     begun,
@@ -105,7 +107,7 @@ def images_of(event: AnyEvent) -> int:
 
 
 def test_sums_become_intervals_that_tile_the_attempt() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
 
     events = [event for at, done in ((5.0, 10), (7.0, 30), (9.0, 60)) for event in heard(run, advanced(0, 1, done), at)]
 
@@ -117,7 +119,7 @@ def test_sums_become_intervals_that_tile_the_attempt() -> None:
 
 
 def test_the_clocks_of_an_interval_add_up_to_no_more_than_its_length_and_the_rest_is_told_in_the_next() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     word = msgspec.structs.replace(
         advanced(0, 1, 10), busy_seconds=2.5, communication_seconds=2.0, validation_seconds=1.0, input_seconds=0.75
     )
@@ -132,7 +134,7 @@ def test_the_clocks_of_an_interval_add_up_to_no_more_than_its_length_and_the_res
 
 
 def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
 
     assert heard(run, advanced(0, 1, 30), 6.0) == []
@@ -144,7 +146,7 @@ def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
 
 
 def test_a_word_from_before_the_memory_ran_out_is_not_taken_for_one_of_the_pass_that_was_begun_again() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
     heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
@@ -155,7 +157,7 @@ def test_a_word_from_before_the_memory_ran_out_is_not_taken_for_one_of_the_pass_
 
 
 def test_a_pass_with_a_smaller_batch_tells_of_the_reduction_whose_own_word_is_lost() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
 
     reduced, progress = heard(run, advanced(0, 1, 20, batch_size=16), 8.0)
@@ -166,7 +168,7 @@ def test_a_pass_with_a_smaller_batch_tells_of_the_reduction_whose_own_word_is_lo
 
 
 def test_an_epoch_that_ended_counts_though_its_word_comes_after_the_next_one_ran_out_of_memory() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
     events = heard(run, epoch_done(0, 1, 0.5), 7.0)
@@ -178,7 +180,7 @@ def test_an_epoch_that_ended_counts_though_its_word_comes_after_the_next_one_ran
 
 
 def test_the_end_of_an_epoch_is_one_line_with_the_work_since_the_last_interval() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
 
     (ended,) = heard(run, epoch_done(0, 1, 0.5), 7.0)
@@ -191,7 +193,7 @@ def test_the_end_of_an_epoch_is_one_line_with_the_work_since_the_last_interval()
 
 
 def test_the_end_of_an_epoch_whose_work_has_all_been_said_has_no_interval() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     heard(run, advanced(0, 1, 100, 50), 5.0)
 
     (ended,) = heard(run, epoch_done(0, 1, 0.5), 7.0)
@@ -200,7 +202,7 @@ def test_the_end_of_an_epoch_whose_work_has_all_been_said_has_no_interval() -> N
 
 
 def test_the_end_of_an_epoch_may_be_the_first_to_tell_of_a_smaller_batch() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
     word = epoch_done(0, 1, 0.5)
     word = msgspec.structs.replace(word, advanced=msgspec.structs.replace(word.advanced, batch_size=16))
@@ -217,7 +219,7 @@ def test_whatever_order_and_repetition_words_come_in_the_images_add_up(seed: int
     words: list[object] = [advanced(0, 1, done) for done in range(10, 100, 10)]
     chooser = random.Random(seed)
     words = chooser.sample(words, k=chooser.randint(0, 9)) + chooser.choices(words, k=4)
-    run = replay(one_trial())
+    run = state_after(one_trial())
 
     events = [event for at, word in enumerate([*words, epoch_done(0, 1, 0.5)]) for event in heard(run, word, 3.0 + at)]
 
@@ -226,7 +228,7 @@ def test_whatever_order_and_repetition_words_come_in_the_images_add_up(seed: int
 
 
 def test_late_words_of_a_dead_attempt_change_nothing() -> None:
-    run = replay(one_trial(TrialLost(at=4, trial=0, attempt=1, reason="killed"), begun(0, 5, attempt=2)))
+    run = state_after(one_trial(TrialLost(at=4, trial=0, attempt=1, reason="killed"), begun(0, 5, attempt=2)))
     before = run.lines
 
     for word in (
@@ -246,8 +248,8 @@ def starts_asked_for(run: Run, now: float) -> list[int]:
 
 
 def test_the_starting_network_is_asked_for_once_whatever_the_number_of_workers() -> None:
-    assert starts_asked_for(replay([started(), joined(0), joined(1), joined(2)]), 1.0) == [0]
-    assert starts_asked_for(replay([started(), joined(0), joined(1), requested(0)]), 1.0) == []
+    assert starts_asked_for(state_after([started(), joined(0), joined(1), joined(2)]), 1.0) == [0]
+    assert starts_asked_for(state_after([started(), joined(0), joined(1), requested(0)]), 1.0) == []
 
 
 GIVEN_UP = [
@@ -269,7 +271,7 @@ GIVEN_UP = [
     ids=["rejected", "its worker lost before the answer", "withdrawn", "resumed", "given up"],
 )
 def test_the_starting_network_is_asked_for_again_until_a_trial_of_it_has_finished(fate: list[AnyEvent]) -> None:
-    run = replay([started(), joined(0), joined(1), requested(0, worker=0), requested(1, worker=1), *fate])
+    run = state_after([started(), joined(0), joined(1), requested(0, worker=0), requested(1, worker=1), *fate])
 
     assert starts_asked_for(run, 6.0) == [2]
 
@@ -286,7 +288,7 @@ def test_the_starting_network_is_asked_for_again_until_a_trial_of_it_has_finishe
 
 
 def test_nothing_is_asked_for_before_a_starting_network_that_was_lost_too_often_is_given_up() -> None:
-    run = replay([started(), joined(0), requested(0), proposed(0), *GIVEN_UP])
+    run = state_after([started(), joined(0), requested(0), proposed(0), *GIVEN_UP])
 
     assert [type(command) for command in decide(run, 5.0)] == [GiveUp]
 
@@ -295,7 +297,7 @@ def test_nothing_is_asked_for_before_a_starting_network_that_was_lost_too_often_
 
 
 def test_a_starting_network_that_failed_as_often_as_the_limit_is_not_asked_for_again() -> None:
-    run = replay([started(), joined(0)])
+    run = state_after([started(), joined(0)])
 
     asked = []
     for number in range(5):
@@ -309,7 +311,7 @@ def test_a_starting_network_that_failed_as_often_as_the_limit_is_not_asked_for_a
 
 
 def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:
-    run = replay([started(), joined(), requested(0), proposed(0)])
+    run = state_after([started(), joined(), requested(0), proposed(0)])
 
     assert Start(0, 1, 0, 1, 1) in decide(run, 1.0)
     evolve(run, begun(0, 1.0))
@@ -318,7 +320,7 @@ def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:
 
 
 def test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_counted_anew() -> None:
-    run = replay(
+    run = state_after(
         one_trial(
             evaluated(0, 5, 0.5),
             interval(0, 5, 6, 40, epoch=2),
@@ -335,7 +337,7 @@ def test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_co
 
 
 def test_a_worker_that_joins_on_another_host_begins_with_round_one() -> None:
-    run = replay(one_trial(joined(1, 3, host="b")))
+    run = state_after(one_trial(joined(1, 3, host="b")))
 
     assert [c.round for c in decide(run, 4.0) if isinstance(c, Request) and c.worker == 1] == [1]
 
@@ -346,7 +348,7 @@ def test_a_trial_lost_as_often_as_the_limit_is_given_up() -> None:
         events += [TrialLost(at=4, trial=0, attempt=attempt, reason="x")]
         events += [begun(0, 4, attempt=attempt + 1)] if attempt < 3 else []
 
-    assert any(isinstance(c, GiveUp) and c.trial == 0 for c in decide(replay(events), 5.0))
+    assert any(isinstance(c, GiveUp) and c.trial == 0 for c in decide(state_after(events), 5.0))
 
 
 def test_a_driver_that_was_killed_is_not_held_against_a_trial() -> None:
@@ -359,18 +361,18 @@ def test_a_driver_that_was_killed_is_not_held_against_a_trial() -> None:
         ]
     events += [TrialLost(at=10, trial=0, attempt=6, reason="x")]
 
-    assert not any(isinstance(command, GiveUp) for command in decide(replay(events), 10.0))
+    assert not any(isinstance(command, GiveUp) for command in decide(state_after(events), 10.0))
 
 
 def test_a_silent_worker_is_written_off() -> None:
-    run = replay([started(duration=5000), *one_trial()[1:]])
+    run = state_after([started(duration=5000), *one_trial()[1:]])
 
     assert not any(isinstance(command, WriteOff) for command in decide(run, 601.0))
     assert any(isinstance(command, WriteOff) and command.worker == 0 for command in decide(run, 602.0))
 
 
 def test_a_word_from_a_worker_that_was_written_off_raises_nobody_from_the_dead() -> None:
-    run = replay(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
+    run = state_after(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
 
     up = WorkerUp(worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={})
 
@@ -382,7 +384,7 @@ def test_a_missing_checkpoint_of_the_trial_itself_begins_it_again() -> None:
     events = one_trial(
         evaluated(0, 5, 0.5), TrialLost(at=6, trial=0, attempt=1, reason="x"), begun(0, 7, attempt=2, epoch=2)
     )
-    run = replay(events)
+    run = state_after(events)
 
     heard(run, CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
 
@@ -393,7 +395,7 @@ def test_a_missing_parent_fails_the_trial_and_is_no_parent_any_more() -> None:
     events = one_trial(
         evaluated(0, 5, 0.5), finished(0, 5, 0.5), requested(1, round=2), proposed(1, 6, parent=0), begun(1, 7)
     )
-    run = replay(events)
+    run = state_after(events)
 
     heard(run, CheckpointGone(trial=1, attempt=1, missing=0, reason="no file"), 8.0)
 
@@ -410,7 +412,7 @@ def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() 
             evaluated(number, 5, 0.5),
             finished(number, 5, 0.5),
         ]
-    run = replay(events)
+    run = state_after(events)
 
     assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
     evolve(run, begun(1, 6))
@@ -431,7 +433,7 @@ def test_weights_that_fell_out_of_the_best_are_kept_when_a_proposal_names_them_b
             finished(number, 5, 0.5),
         ]
     events += [requested(34, round=35)]
-    run = replay(events)
+    run = state_after(events)
     assert any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
 
     evolve(run, proposed(34, 6.0, parent=0))
@@ -444,11 +446,13 @@ def test_weights_that_fell_out_of_the_best_are_kept_when_a_proposal_names_them_b
 
 @pytest.mark.parametrize(("now", "reason"), [(99.9, None), (100.0, "duration"), (200.0, "duration")])
 def test_the_run_ends_with_its_declared_time(now: float, reason: str | None) -> None:
-    assert [c.reason for c in decide(replay(one_trial()), now) if isinstance(c, End)] == ([reason] if reason else [])
+    assert [c.reason for c in decide(state_after(one_trial()), now) if isinstance(c, End)] == (
+        [reason] if reason else []
+    )
 
 
 def test_a_doubled_word_that_a_trial_is_prepared_is_one_event() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     assert [type(event) for event in heard(run, PREPARED, 3.0)] == [TrialPrepared]
     assert heard(run, PREPARED, 4.0) == []
     heard(run, Crashed(trial=0, attempt=1, reason="x", retry=True), 5.0)
@@ -457,7 +461,7 @@ def test_a_doubled_word_that_a_trial_is_prepared_is_one_event() -> None:
 
 
 def test_a_word_that_a_trial_is_prepared_which_comes_after_work_cuts_nothing_off_the_next_interval() -> None:
-    run = replay(one_trial())
+    run = state_after(one_trial())
     heard(run, advanced(0, 1, 10), 5.0)
 
     heard(run, PREPARED, 6.0)
@@ -477,7 +481,7 @@ def test_checkpoints_of_trials_that_cannot_grow_are_dropped_but_the_best_of_them
             evaluated(number, 5, 0.5 + number % 7 / 100),
             finished(number, 5, 0.5 + number % 7 / 100),
         ]
-    run = replay(events)
+    run = state_after(events)
 
     dropped = {c.trial for c in decide(run, 6.0) if isinstance(c, DropCheckpoint)}
 
@@ -489,10 +493,12 @@ def test_checkpoints_of_trials_that_cannot_grow_are_dropped_but_the_best_of_them
 def test_a_failed_trial_says_whose_failure_it_was(cause: Cause) -> None:
     word = Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
 
-    assert interpret(replay(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
+    assert interpret(state_after(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
 
 
 def test_a_trial_whose_parents_weights_are_gone_failed_by_the_machine() -> None:
-    (_, failed) = interpret(replay(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0)
+    (_, failed) = interpret(
+        state_after(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0
+    )
 
     assert isinstance(failed, TrialFailed) and failed.cause == "machine"

@@ -26,10 +26,12 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
 from aiperf.rules.decide import Command, GiveUp, Request, Start, decide
+from aiperf.rules.evolve import evolve
 from aiperf.rules.limits import ScheduleConf
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import end_of_trial, nears_its_end
-from aiperf.rules.state import Run, evolve, replay
+from aiperf.rules.replay import state_after
+from aiperf.rules.state import Run
 from aiperf.simulate.audit.random_runs import Case, play
 from searchers.history import Began, Withdrawn
 from tests.journals import LIMITS, SCHEDULE, begun, evaluated, finished, joined, proposed, requested, started
@@ -109,7 +111,7 @@ def test_a_trial_is_near_its_end_in_its_rounds_last_epoch_or_one_short_of_its_pa
 
 
 def test_no_proposal_is_asked_for_before_the_epoch_after_which_a_trial_may_be_over() -> None:
-    run = replay([started(config={"limits": LIMITS, "schedule": SCHEDULE | {"epochs": [4]}}), *FIRST[1:]])
+    run = state_after([started(config={"limits": LIMITS, "schedule": SCHEDULE | {"epochs": [4]}}), *FIRST[1:]])
 
     for epoch in (1, 2):
         assert asked(run) == []
@@ -121,7 +123,7 @@ def test_no_proposal_is_asked_for_before_the_epoch_after_which_a_trial_may_be_ov
 
 
 def test_a_trial_that_may_stop_early_has_its_workers_next_proposal_asked_for() -> None:
-    run = replay(
+    run = state_after(
         [started(config={"limits": LIMITS, "schedule": SCHEDULE | {"epochs": [9], "patience": 2}}), *FIRST[1:]]
     )
     evolve(run, evaluated(0, 2.0, 0.5, epoch=1))
@@ -133,7 +135,7 @@ def test_a_trial_that_may_stop_early_has_its_workers_next_proposal_asked_for() -
 
 
 def test_a_trial_that_is_taken_up_in_its_last_epoch_has_the_next_proposal_asked_for_at_once() -> None:
-    run = replay([*FIRST, evaluated(0, 2.0, 0.5), WorkerLost(at=3.0, worker=0, reason="power"), joined(1, 4.0)])
+    run = state_after([*FIRST, evaluated(0, 2.0, 0.5), WorkerLost(at=3.0, worker=0, reason="power"), joined(1, 4.0)])
 
     done = carried_out(run)
 
@@ -142,7 +144,7 @@ def test_a_trial_that_is_taken_up_in_its_last_epoch_has_the_next_proposal_asked_
 
 
 def test_an_idle_worker_asks_at_once_and_again_when_nothing_comes_of_it() -> None:
-    run = replay([started(), joined(0), joined(1)])
+    run = state_after([started(), joined(0), joined(1)])
     assert asked(run) == [(0, 1, False), (1, 1, False)]
 
     carried_out(run)
@@ -153,7 +155,7 @@ def test_an_idle_worker_asks_at_once_and_again_when_nothing_comes_of_it() -> Non
 
 
 def test_a_worker_that_is_given_a_lost_trial_is_not_asked_for_another() -> None:
-    run = replay([*FIRST, TrialLost(at=2.0, trial=0, attempt=1, reason="a rank died")])
+    run = state_after([*FIRST, TrialLost(at=2.0, trial=0, attempt=1, reason="a rank died")])
 
     (begins,) = carried_out(run)
 
@@ -165,7 +167,7 @@ def test_a_worker_that_is_given_a_lost_trial_is_not_asked_for_another() -> None:
 
 def test_a_spare_is_asked_for_once_a_trial_of_the_run_has_finished_and_not_before() -> None:
     others: list[AnyEvent] = [joined(1, 1.0), requested(1, worker=1), proposed(1, 1.0), begun(1, 1.0, worker=1)]
-    run = replay([*KNOWN[:-1], *others])
+    run = state_after([*KNOWN[:-1], *others])
     carried_out(run)
 
     evolve(run, KNOWN[-1])
@@ -178,7 +180,7 @@ def test_a_spare_is_asked_for_once_a_trial_of_the_run_has_finished_and_not_befor
 
 def with_a_spare() -> Run:
     """Trial 1 of two rounds is in its first epoch of three, and proposal 2 stands by."""
-    return replay(
+    return state_after(
         [*KNOWN, requested(1, round=2), proposed(1, 4.0, parent=0), begun(1, 4.0), requested(2, round=3), proposed(2)]
     )
 
@@ -246,7 +248,7 @@ def test_the_starting_network_is_no_spare_and_goes_before_whatever_was_asked_for
         evaluated(1, 2.0, 0.5),
         finished(1, 2.0, 0.5),
     ]
-    run = replay([*FIRST[:2], joined(1), requested(0), TrialRejected(at=1.0, number=0, reason="x"), *of_another])
+    run = state_after([*FIRST[:2], joined(1), requested(0), TrialRejected(at=1.0, number=0, reason="x"), *of_another])
 
     requests = [c for c in decide(run, 3.0) if isinstance(c, Request)]
 
@@ -284,7 +286,7 @@ def test_weights_that_a_spare_is_to_inherit_are_kept_and_one_whose_parents_file_
 
 def test_a_spare_is_told_to_the_search_and_counted_in_the_report_as_of_the_round_in_which_it_was_trained() -> None:
     events: list[AnyEvent] = [*KNOWN, requested(1, round=2), proposed(1, 4.0), requested(2, round=2), proposed(2, 4.0)]
-    run = replay(events)
+    run = state_after(events)
     trained: list[AnyEvent] = [
         start(Start(2, 1, 0, 1, 2), 5.0),
         evaluated(2, 6.0, 0.5),
@@ -312,7 +314,7 @@ def test_a_journal_that_does_not_say_the_rounds_of_its_trials_has_those_that_wer
     first = events[0]
     assert isinstance(first, RunStarted) and first.config["limits"]["buffer"] == 2
 
-    run = replay(events)
+    run = state_after(events)
 
     assert {number: trial.round for number, trial in run.trials.items()} == {n: rounds[n] for n in run.trials}
     assert {number: trial.round for number, trial in collect(events).trials.items()} == {

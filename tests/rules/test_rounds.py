@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from aiperf.journal.events import AnyEvent, WorkerLost
 from aiperf.rules.decide import Start, decide
-from aiperf.rules.state import Run, evolve, replay
+from aiperf.rules.evolve import evolve
+from aiperf.rules.replay import state_after
+from aiperf.rules.state import Run
 from tests.journals import begun, finished, joined, one_trial, proposed, requested, resumed, started
 
 
@@ -19,7 +21,7 @@ def rounds_of(run: Run) -> list[int]:
 
 
 def test_after_a_resume_under_another_host_name_a_worker_goes_on_with_the_round_that_was_lost() -> None:
-    run = replay(one_trial(resumed(5), joined(1, 6, host="a-new-container")))
+    run = state_after(one_trial(resumed(5), joined(1, 6, host="a-new-container")))
 
     assert run.workers[1].round == 1
 
@@ -33,7 +35,7 @@ def test_a_worker_on_the_host_of_a_lost_one_takes_its_round_and_not_another_host
         *trial_of(0, number=3, round=1),
     ]
 
-    run = replay([*two, resumed(5), joined(2, 6, host="b"), joined(3, 6, host="a")])
+    run = state_after([*two, resumed(5), joined(2, 6, host="b"), joined(3, 6, host="a")])
 
     assert (run.workers[2].round, run.workers[3].round) == (2, 1)
 
@@ -41,13 +43,13 @@ def test_a_worker_on_the_host_of_a_lost_one_takes_its_round_and_not_another_host
 def test_of_two_workers_of_one_host_each_goes_on_with_one_of_the_two_rounds() -> None:
     two = [started(), joined(0, host="a"), joined(1, host="a"), *trial_of(1, number=0, round=1)]
 
-    run = replay([*two, resumed(5), joined(2, 6, host="a"), joined(3, 6, host="a")])
+    run = state_after([*two, resumed(5), joined(2, 6, host="a"), joined(3, 6, host="a")])
 
     assert rounds_of(run) == [0, 1]
 
 
 def test_a_worker_under_a_new_name_goes_on_with_the_round_that_is_missing_for_longest() -> None:
-    run = replay(
+    run = state_after(
         [
             started(),
             joined(0, host="a"),
@@ -87,7 +89,7 @@ steps = st.lists(
 @given(steps)
 def test_no_round_is_lost_and_none_doubled_whatever_is_lost_resumed_and_joins(drawn: list[tuple[str, object]]) -> None:
     """A round k is begun as often as there are workers, present or gone, whose successors' rounds have come to k."""
-    run = replay([started(duration=1e6)])
+    run = state_after([started(duration=1e6)])
     begun_rounds: Counter[int] = Counter()
     most_at_once = 0
     for what, which in drawn:

@@ -11,8 +11,10 @@ from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunResumed
 from aiperf.journal.messages import Saved, Skipped, Unsaved
 from aiperf.rules.decide import End, decide
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import FILES_OF_A_LINE, interpret
-from aiperf.rules.state import Run, evolve, replay
+from aiperf.rules.replay import state_after
+from aiperf.rules.state import Run
 from tests.journals import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
 
 
@@ -24,7 +26,7 @@ def run_of(corrupt_limit: int | None) -> Run:
     config: dict[str, Any] = {"limits": LIMITS, "schedule": SCHEDULE}
     if corrupt_limit is not None:
         config["dataset"] = {"corrupt_limit": corrupt_limit}
-    return replay([started(config=config), joined(0), joined(1)])
+    return state_after([started(config=config), joined(0), joined(1)])
 
 
 def heard(run: Run, word: Skipped | Saved | Unsaved, now: float) -> list[AnyEvent]:
@@ -80,7 +82,7 @@ def test_a_run_whose_images_were_mended_can_be_taken_up_again() -> None:
 
 
 def test_a_checkpoint_that_could_not_be_written_is_an_event_of_its_attempt_and_the_trial_goes_on() -> None:
-    run = replay(
+    run = state_after(
         [started(), joined(), requested(0), proposed(0), begun(0, 1.0), evaluated(0, 5.0, 0.5, checkpoint=False)]
     )
 
@@ -107,7 +109,7 @@ def test_both_stand_as_doubts_beside_the_score() -> None:
 
 
 def test_a_checkpoint_that_was_not_written_is_told_once_and_only_of_an_epoch_that_was_heard_of() -> None:
-    run = replay(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
+    run = state_after(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
 
     def unsaved(epoch: int) -> Unsaved:
         return Unsaved(trial=0, attempt=1, epoch=epoch, reason="No space left on device")
@@ -118,7 +120,7 @@ def test_a_checkpoint_that_was_not_written_is_told_once_and_only_of_an_epoch_tha
 
 
 def test_a_checkpoint_that_stands_after_its_epoch_was_told_can_be_taken_up_from_then_on() -> None:
-    run = replay(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
+    run = state_after(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
     word = Saved(trial=0, attempt=1, epoch=1)
 
     assert [type(event) for event in heard(run, word, 4.0)] == [CheckpointWritten]

@@ -28,9 +28,13 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.journal.journal import folding, read
+from aiperf.rules.evolve import evolve
+from aiperf.rules.fitting import FITS, LEADS_TO, EventRefused
 from aiperf.rules.observations import observations
-from aiperf.rules.state import Run, begin, evolve, replay
-from aiperf.rules.trial import FITS, LEADS_TO, EventRefused, Stories, TrialState
+from aiperf.rules.replay import state_after
+from aiperf.rules.state import Run, begin
+from aiperf.rules.stories import Stories
+from aiperf.rules.trial import TrialState
 from aiperf.simulate.audit.random_runs import play, random_case
 from tests.journal.forged import body, lines_of, sealed
 from tests.journals import (
@@ -92,7 +96,7 @@ def event_of(kind: type[AnyEvent], trial: int = 0, attempt: int = 1, worker: int
 
 
 def reaching(state: TrialState | None) -> Run:
-    return replay([started(), *REACHED[state]])
+    return state_after([started(), *REACHED[state]])
 
 
 def state_of(run: Run, number: int) -> TrialState | None:
@@ -155,7 +159,7 @@ def test_an_event_that_fits_the_state_leads_where_the_table_says(
 
 
 def test_a_refusal_tells_the_whole_story_with_line_and_event() -> None:
-    run = replay([started(), *REACHED[TrialState.LOST], begun(0, 5.0, attempt=2), resumed(6.0)])
+    run = state_after([started(), *REACHED[TrialState.LOST], begun(0, 5.0, attempt=2), resumed(6.0)])
 
     with pytest.raises(EventRefused) as refused:
         evolve(run, evaluated(0, 7.0, 0.5, attempt=2))
@@ -262,7 +266,7 @@ def test_a_line_that_keeps_the_validators_laws_and_fits_no_state_is_refused_by_i
         ),
         folding(reader := read(journal)),
     ):
-        replay(reader)
+        state_after(reader)
 
 
 def test_stories_of_fifty_thousand_trials_stay_small() -> None:

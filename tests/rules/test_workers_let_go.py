@@ -8,8 +8,9 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, WorkerLost, WorkerNotStarted
 from aiperf.journal.messages import NotStarted, WorkerDown
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from aiperf.rules.state import evolve, replay
+from aiperf.rules.replay import state_after
 from tests.journals import begun, joined, proposed, requested, started
 
 
@@ -17,7 +18,7 @@ from tests.journals import begun, joined, proposed, requested, started
 def test_a_trial_is_given_up_for_losses_of_its_worker_and_never_because_that_was_let_go(
     released: bool, becomes: str
 ) -> None:
-    run = replay([started(), joined(0), requested(0), proposed(0)])
+    run = state_after([started(), joined(0), requested(0), proposed(0)])
     for attempt in (1, 2, 3):
         evolve(run, begun(0, at=float(attempt), attempt=attempt, worker=attempt - 1))
         (event,) = interpret(run, WorkerDown(worker=attempt - 1, reason="let go", released=released), float(attempt))
@@ -40,7 +41,7 @@ def test_a_worker_that_was_let_go_is_no_loss_in_the_books() -> None:
 
 
 def test_a_start_that_failed_changes_nothing_but_is_written_down_and_is_a_doubt() -> None:
-    run = replay([started(), joined(0)])
+    run = state_after([started(), joined(0)])
     (event,) = interpret(run, NotStarted(host="10.0.0.7", failures=2, reason="no data set"), 3.0)
     before = (dict(run.workers), dict(run.idle), run.next_worker)
 

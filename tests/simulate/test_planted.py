@@ -12,6 +12,9 @@ import pytest
 import aiperf.accounting.score
 import aiperf.drive.driver
 import aiperf.drive.session
+import aiperf.rules.changes.attempts
+import aiperf.rules.changes.transitions
+import aiperf.rules.changes.workers
 import aiperf.rules.decide
 import aiperf.rules.interpret
 import aiperf.rules.state
@@ -35,9 +38,10 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import Journal
 from aiperf.journal.messages import Advanced, Done, Train, Word, WorkerUp
 from aiperf.rules.decide import Command, Start
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
-from aiperf.rules.state import Run, evolve
+from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
 from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller
@@ -59,24 +63,24 @@ def counting_words_of_dead_attempts(patch: pytest.MonkeyPatch) -> None:
 
 
 def retrying_without_end(patch: pytest.MonkeyPatch) -> None:
-    enter = aiperf.rules.state.enter
+    enter = aiperf.rules.changes.transitions.enter
 
     def never_ending(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
         enter(run, trial, state, event)
         if run.ending.pop(trial.number, run) is None:
             run.lost[trial.number] = None
 
-    patch.setattr(aiperf.rules.state, "enter", never_ending)
+    patch.setattr(aiperf.rules.changes.transitions, "enter", never_ending)
 
 
 def retrying_at_once_and_again(patch: pytest.MonkeyPatch) -> None:
-    lose = aiperf.rules.state._lose
+    lose = aiperf.rules.changes.transitions.lose
 
     def twice(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
         lose(run, number, event)
         run.trials[number].attempt += 1
 
-    patch.setattr(aiperf.rules.state, "_lose", twice)
+    patch.setattr(aiperf.rules.changes.transitions, "lose", twice)
 
 
 def _go_on_behind_it(journal: Journal) -> None:
@@ -119,8 +123,8 @@ def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
         if isinstance(event, WorkerLost) and not event.released:
             gone(run, number, event)
 
-    gone = aiperf.rules.state._worker_gone
-    patch.setattr(aiperf.rules.state, "_worker_gone", keep)
+    gone = aiperf.rules.changes.workers.gone
+    patch.setattr(aiperf.rules.changes.workers, "gone", keep)
 
 
 def a_window_off_by_an_interval(patch: pytest.MonkeyPatch) -> None:
@@ -178,13 +182,13 @@ def counting_an_epoch_twice_after_a_loss(patch: pytest.MonkeyPatch) -> None:
 
 
 def beginning_anew_with_a_worker_that_comes_back(patch: pytest.MonkeyPatch) -> None:
-    joined = aiperf.rules.state._joined
+    joined = aiperf.rules.changes.workers.joined
 
     def as_new(run: Run, event: WorkerJoined) -> None:
         run.absent.clear()
         joined(run, event)
 
-    patch.setattr(aiperf.rules.state, "_joined", as_new)
+    patch.setattr(aiperf.rules.changes.workers, "joined", as_new)
 
 
 def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, Command], Command | None]) -> None:
@@ -199,11 +203,11 @@ def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, Command], Command
 
 
 def asking_long_before_the_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.rules.state, "nears_its_end", lambda procedure, round_, losses: True)
+    patch.setattr(aiperf.rules.changes.attempts, "nears_its_end", lambda procedure, round_, losses: True)
 
 
 def asking_only_when_a_trial_is_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.rules.state, "nears_its_end", lambda procedure, round_, losses: False)
+    patch.setattr(aiperf.rules.changes.attempts, "nears_its_end", lambda procedure, round_, losses: False)
 
 
 def asking_for_spares_before_anything_is_known(patch: pytest.MonkeyPatch) -> None:

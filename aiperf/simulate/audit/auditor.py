@@ -17,7 +17,7 @@ from aiperf.drive.driver import TURN_SECONDS, Driver
 from aiperf.drive.session import Standing
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
-from aiperf.rules.state import replay
+from aiperf.rules.replay import state_after
 from aiperf.simulate.audit.laws import (
     DUE,
     ENDS,
@@ -164,7 +164,7 @@ class Auditor:
 
     def _compare(self, driver: Driver) -> None:
         events = list(read(driver.journal.path))
-        replayed = replay(events)
+        replayed = state_after(events)
         for name in replayed.__dataclass_fields__:
             if getattr(replayed, name) != getattr(driver.run, name):
                 raise BrokenLaw(

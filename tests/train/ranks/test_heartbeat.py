@@ -5,8 +5,9 @@ from __future__ import annotations
 from aiperf.journal.events import AnyEvent, TrialHeartbeat
 from aiperf.journal.messages import Heartbeat
 from aiperf.rules.decide import WriteOff, decide
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from aiperf.rules.state import evolve, replay
+from aiperf.rules.replay import state_after
 from tests.journals import begun, joined, proposed, requested, started
 
 DOING = "rank 1 of 2 on a waits for storage: it opens the data set since 500 s"
@@ -14,7 +15,7 @@ DOING = "rank 1 of 2 on a waits for storage: it opens the data set since 500 s"
 
 def test_a_heartbeat_puts_off_the_end_of_a_worker_that_has_nothing_else_to_say() -> None:
     events: list[AnyEvent] = [started(duration=3600.0), joined(), requested(0), proposed(0), begun(0, 1.0)]
-    silent, slow = replay(events), replay(events)
+    silent, slow = state_after(events), state_after(events)
     late = 1.0 + slow.limits.silence_seconds
 
     told = interpret(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
@@ -27,7 +28,7 @@ def test_a_heartbeat_puts_off_the_end_of_a_worker_that_has_nothing_else_to_say()
 
 
 def test_a_heartbeat_of_an_attempt_that_is_over_is_nothing() -> None:
-    run = replay([started(), joined(), requested(0), proposed(0), begun(0, 1.0)])
+    run = state_after([started(), joined(), requested(0), proposed(0), begun(0, 1.0)])
 
     assert interpret(run, Heartbeat(trial=0, attempt=2, doing=DOING), 2.0) == []
     assert interpret(run, Heartbeat(trial=5, attempt=1, doing=DOING), 2.0) == []

@@ -1,0 +1,131 @@
+"""An attempt at a trial: begun, prepared, its work and epochs, and every word of it."""
+
+from __future__ import annotations
+
+from aiperf.journal.events import (
+    BatchReduced,
+    CheckpointNotWritten,
+    CheckpointWritten,
+    EpochFinished,
+    Progress,
+    TrialHeartbeat,
+    TrialPrepared,
+    TrialStarted,
+    Work,
+)
+from aiperf.rules.changes import hunger, transitions
+from aiperf.rules.procedure import nears_its_end
+from aiperf.rules.state import Run
+from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.worker import Worker
+
+
+def started(run: Run, event: TrialStarted) -> None:
+    """A worker is given a trial."""
+    trial, worker = run.trials[event.trial], run.workers[event.worker]
+    if trial.state is TrialState.WAITING:
+        if event.round is not None:
+            trial.round = event.round
+        worker.round = trial.round
+        worker.waiting.remove(event.trial)
+    transitions.enter(run, trial, TrialState.RUNNING, event)
+    del run.idle[event.worker]
+    run.ready.pop(event.worker, None)
+    worker.trial = event.trial
+    trial.worker = event.worker
+    trial.attempt = event.attempt
+    trial.last_word = trial.interval_end = event.at
+    trial.is_prepared = trial.has_worked = False
+    trial.epoch, trial.unsaved_epoch = event.epoch - 1, 0
+    del trial.losses[trial.epoch :], trial.accuracies[trial.epoch :]
+    trial.best_accuracy = max(trial.accuracies, default=0.0)
+    trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)
+    _begin_epoch(trial, event.epoch)
+    _look_whether_it_nears_its_end(run, worker, trial)
+
+
+def prepared(run: Run, event: TrialPrepared) -> None:
+    """Its network stands, with its weights."""
+    trial = run.trials[event.trial]
+    trial.is_prepared, trial.last_word = True, event.at
+    if not trial.has_worked:
+        trial.interval_end = event.at
+    run.running.move_to_end(event.trial)
+
+
+def batch_reduced(run: Run, event: BatchReduced) -> None:
+    """Its batch did not fit: the epoch begins again with a smaller one."""
+    trial = run.trials[event.trial]
+    trial.batch_size = event.to_batch_size
+    trial.last_word = event.at
+    _begin_epoch(trial, trial.current_epoch)
+    run.running.move_to_end(event.trial)
+
+
+def worked(run: Run, event: Progress | EpochFinished, work: Work) -> None:
+    """An interval of work was done."""
+    trial = run.trials[event.trial]
+    if event.epoch != trial.current_epoch:
+        _begin_epoch(trial, event.epoch)
+    trial.training_images += work.training_images
+    trial.validation_images += work.validation_images
+    busy, communication, validation, input_, checkpoint = trial.sums
+    trial.sums = (
+        busy + work.busy_seconds,
+        communication + work.communication_seconds,
+        validation + work.validation_seconds,
+        input_ + work.input_seconds,
+        checkpoint + work.checkpoint_seconds,
+    )
+    trial.interval_end, trial.has_worked = work.end, True
+    trial.last_word = event.at
+    run.running.move_to_end(event.trial)
+
+
+def epoch_finished(run: Run, event: EpochFinished) -> None:
+    """An epoch came to its end, its last interval with it."""
+    if event.interval is not None:
+        worked(run, event, event.interval)
+    trial = run.trials[event.trial]
+    trial.epoch = event.epoch
+    trial.losses.append(event.validation_loss)
+    trial.accuracies.append(event.accuracy)
+    trial.best_accuracy = max(trial.best_accuracy, event.accuracy)
+    if event.checkpoint:
+        trial.saved_epoch = event.epoch
+    trial.last_word = event.at
+    run.running.move_to_end(event.trial)
+    run.best_accuracy = event.accuracy if run.best_accuracy is None else max(run.best_accuracy, event.accuracy)
+    _begin_epoch(trial, event.epoch + 1)
+    assert trial.worker is not None, "a trial that finishes an epoch has a worker"
+    _look_whether_it_nears_its_end(run, run.workers[trial.worker], trial)
+
+
+def checkpoint_written(run: Run, event: CheckpointWritten) -> None:
+    """It can be taken up after that epoch."""
+    trial = run.trials[event.trial]
+    trial.last_word, trial.saved_epoch = event.at, event.epoch
+    run.running.move_to_end(event.trial)
+
+
+def checkpoint_not_written(run: Run, event: CheckpointNotWritten) -> None:
+    """The disk refused it."""
+    trial = run.trials[event.trial]
+    trial.last_word, trial.unsaved_epoch = event.at, event.epoch
+    run.running.move_to_end(event.trial)
+
+
+def heartbeat(run: Run, event: TrialHeartbeat) -> None:
+    """It is alive, and has nothing else to say."""
+    run.trials[event.trial].last_word = event.at
+    run.running.move_to_end(event.trial)
+
+
+def _look_whether_it_nears_its_end(run: Run, worker: Worker, trial: Trial) -> None:
+    worker.nears_end = nears_its_end(run.schedule, trial.round, trial.losses)
+    hunger.update(run, worker)
+
+
+def _begin_epoch(trial: Trial, epoch: int) -> None:
+    trial.current_epoch = epoch
+    trial.training_images = trial.validation_images = 0

@@ -1,0 +1,49 @@
+"""From a request to a proposal that waits for its worker, or to nothing."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
+from aiperf.rules.changes import checkpoints, hunger, transitions
+from aiperf.rules.state import Run
+from aiperf.rules.trial import Trial, TrialState
+
+
+def requested(run: Run, event: ProposalRequested) -> None:
+    """A worker's generator is asked for a proposal."""
+    worker = run.workers[event.worker]
+    run.requests[event.number] = event
+    run.next_number = event.number + 1
+    if event.wants_start:
+        run.start = event.number
+    worker.requested.add(event.number)
+    run.stories.add(event.number, TrialState.REQUESTED, run.lines, event)
+    hunger.update(run, worker)
+
+
+def rejected(run: Run, event: TrialRejected) -> None:
+    """Nothing came of a request."""
+    request = run.requests.pop(event.number)
+    run.stories.add(event.number, TrialState.REJECTED, run.lines, event)
+    hunger.miss_start(run, event.number)
+    hunger.came_to_nothing(run, run.workers[request.worker], event.number)
+
+
+def proposed(run: Run, event: TrialProposed) -> None:
+    """A trial is there, and waits for the worker that it was asked for."""
+    request = run.requests.pop(event.number)
+    worker = run.workers[request.worker]
+    worker.requested.discard(event.number)
+    trial = run.trials[event.number] = Trial(
+        event.number, request.round, worker.number, event.parent, event.morphs, event.batch_size, event.can_grow
+    )
+    transitions.enter(run, trial, TrialState.WAITING, event)
+    insort(worker.waiting, event.number)
+    if worker.trial is None:
+        run.ready[worker.number] = None
+    worker.rejected_in_a_row = 0
+    if worker.number in run.exhausted:
+        del run.exhausted[worker.number]
+        hunger.update(run, worker)
+    checkpoints.child_due(run, event.parent)

@@ -1,0 +1,95 @@
+"""How a trial comes from one state to another, and what goes with that for its worker and its parent."""
+
+from __future__ import annotations
+
+from aiperf.journal.events import AnyEvent, RunResumed, TrialFailed, TrialFinished, TrialLost, WorkerLost
+from aiperf.rules.changes import checkpoints, hunger
+from aiperf.rules.procedure import end_of_trial
+from aiperf.rules.state import Run
+from aiperf.rules.trial import Trial, TrialState
+
+
+def enter(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
+    """The one place where a trial's state changes, and with it the ordered sets of those that decide looks at."""
+    number = trial.number
+    match trial.state:
+        case TrialState.WAITING:
+            run.orphaned.pop(number, None)
+        case TrialState.RUNNING:
+            del run.running[number]
+        case TrialState.LOST:
+            run.lost.pop(number, None)
+            run.ending.pop(number, None)
+        case _:
+            pass
+    trial.state = state
+    if state is TrialState.RUNNING:
+        run.running[number] = None
+    elif state is TrialState.LOST:
+        # Sorted out here, once: after a loss of all workers thousands of trials wait for many turns.
+        is_over = end_of_trial(run.schedule, trial.round, trial.losses) is not None
+        (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
+    run.stories.add(number, state, run.lines, event)
+
+
+def finished(run: Run, event: TrialFinished) -> None:
+    """A trial came to its end."""
+    trial = run.trials[event.trial]
+    trial.told_accuracy = event.told_accuracy
+    _free_worker(run, trial)
+    settle(run, trial, TrialState.FINISHED, event)
+    run.finished += 1
+    run.highest_round = max(run.highest_round, trial.round)
+    hunger.ask_again(run)
+    checkpoints.keep_if_among_the_best(run, trial, event.told_accuracy)
+
+
+def failed(run: Run, event: TrialFailed) -> None:
+    """A trial is given up."""
+    trial = run.trials[event.trial]
+    if trial.state is TrialState.WAITING:
+        _take_back(run, trial)
+    _free_worker(run, trial)
+    settle(run, trial, TrialState.FAILED, event)
+    run.failed += 1
+    if event.trial == run.start:
+        run.start_failures += 1
+        hunger.miss_start(run, event.trial)
+    checkpoints.drop_if_idle(run, trial.number)
+
+
+def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
+    """An attempt at a trial is over before its end: by itself, or with its worker."""
+    trial = run.trials[number]
+    _free_worker(run, trial)
+    # What a killed driver took along, or a worker that was let go, is not held against the trial.
+    trial.losses_of_worker += isinstance(event, TrialLost) or (isinstance(event, WorkerLost) and not event.released)
+    enter(run, trial, TrialState.LOST, event)
+
+
+def settle(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
+    """A trial comes to a state that it never leaves."""
+    enter(run, trial, state, event)
+    # 50,000 finished trials stay in memory: what only a running one needs goes.
+    trial.losses, trial.accuracies = [], []
+    checkpoints.child_settled(run, trial.parent)
+
+
+def _free_worker(run: Run, trial: Trial) -> None:
+    worker = None if trial.worker is None else run.workers.get(trial.worker)
+    if worker is not None:
+        worker.trial, worker.nears_end = None, False
+        run.idle[worker.number] = None
+        if worker.waiting:
+            run.ready[worker.number] = None
+        hunger.update(run, worker)
+    trial.worker = None
+
+
+def _take_back(run: Run, trial: Trial) -> None:
+    """A trial is given up that waits for its worker."""
+    worker = run.workers[trial.made_for]
+    worker.waiting.remove(trial.number)
+    if not worker.waiting:
+        run.ready.pop(worker.number, None)
+    hunger.update(run, worker)

@@ -1,0 +1,140 @@
+"""Which events fit a run, by the state of their trial and by who is there; others are refused with the trial's story."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiperf.journal.events import (
+    AnyEvent,
+    BatchReduced,
+    CheckpointDropped,
+    CheckpointNotWritten,
+    CheckpointWritten,
+    EpochFinished,
+    Progress,
+    ProposalRequested,
+    RunStarted,
+    TrialFailed,
+    TrialFinished,
+    TrialHeartbeat,
+    TrialLost,
+    TrialPrepared,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+)
+from aiperf.rules.state import Run
+from aiperf.rules.stories import Stories
+from aiperf.rules.trial import TrialState
+
+ATTEMPTED = (TrialState.RUNNING, TrialState.LOST, TrialState.FINISHED, TrialState.FAILED)
+
+FITS: dict[type[AnyEvent], tuple[TrialState | None, ...]] = {
+    ProposalRequested: (None,),
+    TrialProposed: (TrialState.REQUESTED,),
+    TrialRejected: (TrialState.REQUESTED,),
+    TrialStarted: (TrialState.WAITING, TrialState.LOST),
+    TrialPrepared: (TrialState.RUNNING,),
+    Progress: (TrialState.RUNNING,),
+    EpochFinished: (TrialState.RUNNING,),
+    BatchReduced: (TrialState.RUNNING,),
+    CheckpointWritten: (TrialState.RUNNING,),
+    CheckpointNotWritten: (TrialState.RUNNING,),
+    TrialHeartbeat: (TrialState.RUNNING,),
+    TrialLost: (TrialState.RUNNING,),
+    TrialFinished: (TrialState.RUNNING, TrialState.LOST),
+    TrialFailed: (TrialState.WAITING, TrialState.RUNNING, TrialState.LOST),
+    CheckpointDropped: ATTEMPTED,
+}
+"""The states of its trial that an event fits; None: nobody has heard of its number. What is not here concerns no trial, or all
+of a worker's (WorkerLost, RunResumed)."""
+
+LEADS_TO = {
+    ProposalRequested: TrialState.REQUESTED,
+    TrialProposed: TrialState.WAITING,
+    TrialRejected: TrialState.REJECTED,
+    TrialStarted: TrialState.RUNNING,
+    TrialLost: TrialState.LOST,
+    TrialFinished: TrialState.FINISHED,
+    TrialFailed: TrialState.FAILED,
+}
+"""The state that an event brings its trial to; all others of FITS leave it where it is. A worker that goes, or a resume, takes
+what waited for it to WITHDRAWN and what it trained to LOST."""
+
+
+class EventRefused(ValueError):
+    """An event that does not fit the run: the law, the offence with the trial's story, and the remedy."""
+
+
+REMEDY = "Go on from the line before it (resume_until), and report it if aiperf itself wrote it"
+
+
+def number_of(event: Any) -> int:
+    """The number of the trial that an event of FITS is about."""
+    found: int = event.number if hasattr(event, "number") else event.trial
+    return found
+
+
+def refusal(event: AnyEvent, line: int, stories: Stories) -> EventRefused:
+    """Why an event, as line `line` of a journal, does not fit the state of its trial."""
+    number = number_of(event)
+    fitting = " or ".join("not yet asked for" if state is None else state.value for state in FITS[type(event)])
+    story = stories.told(number)
+    return EventRefused(
+        f"{type(event).__name__} is of a trial that is {fitting}; line {line} has trial {number!r}, "
+        f"{f'whose story is: {story}' if story else 'of which no line before it tells'}. {REMEDY}"
+    )
+
+
+def check_that_it_fits(run: Run, event: AnyEvent) -> None:
+    """Raises EventRefused for an event that does not fit the state of its trial or of its worker."""
+    if isinstance(event, Progress):  # nearly all events
+        trial = run.trials.get(event.trial)
+        if trial is None or trial.state is not TrialState.RUNNING:
+            raise refusal(event, run.lines + 1, run.stories)
+        return
+    fitting = FITS.get(type(event))
+    if fitting is not None and _state_of(run, event) not in fitting:
+        raise refusal(event, run.lines + 1, run.stories)
+    match event:
+        case ProposalRequested() | WorkerLost():
+            if event.worker not in run.workers:
+                raise _misfit(run, event, "is of a worker that is present", f"worker {event.worker!r}, which is not")
+        case WorkerJoined():
+            if event.worker in run.workers or event.worker in run.departed:
+                raise _misfit(run, event, "gives a worker a number of its own", f"worker {event.worker!r} once more")
+        case TrialProposed():
+            if event.parent is not None and event.parent not in run.trials:
+                raise _misfit(run, event, "names a parent that was proposed", f"trial {event.parent!r} as one")
+        case TrialStarted():
+            trial = run.trials[event.trial]
+            if event.worker not in run.idle:
+                raise _misfit(
+                    run, event, "is of a worker that trains nothing", f"worker {event.worker!r}, not such a one"
+                )
+            if trial.state is TrialState.WAITING and event.worker != trial.made_for:
+                raise _misfit(run, event, f"is first tried on worker {trial.made_for}", f"worker {event.worker!r}")
+            if event.attempt != trial.attempt + 1:
+                raise _misfit(run, event, f"begins attempt {trial.attempt + 1}", f"attempt {event.attempt!r}")
+        case RunStarted():
+            raise _misfit(run, event, "is the first line", "it once more")
+        case _:
+            pass
+
+
+def _misfit(run: Run, event: AnyEvent, law: str, offence: str) -> EventRefused:
+    story = f" of trial {event.trial} ({run.stories.told(event.trial)})" if isinstance(event, TrialStarted) else ""
+    return EventRefused(f"{type(event).__name__}{story} {law}; line {run.lines + 1} has {offence}. {REMEDY}")
+
+
+def _state_of(run: Run, event: AnyEvent) -> TrialState | None:
+    """Of the trial that an event of FITS is about; None: its number was never heard of."""
+    number = number_of(event)
+    trial = run.trials.get(number)
+    if trial is not None:
+        return trial.state
+    if number in run.requests:
+        return TrialState.REQUESTED
+    return TrialState.REJECTED if 0 <= number < run.next_number else None

@@ -64,6 +64,10 @@ LEADS_TO = {
 what waited for it to WITHDRAWN and what it trained to LOST."""
 
 
+_WORDS = frozenset(kind for kind, states in FITS.items() if states == (TrialState.RUNNING,))
+"""Events that an attempt tells of itself: that it is running is all that is asked of them."""
+
+
 class EventRefused(ValueError):
     """An event that does not fit the run: the law, the offence with the trial's story, and the remedy."""
 
@@ -90,12 +94,12 @@ def refusal(event: AnyEvent, line: int, stories: Stories) -> EventRefused:
 
 def check_that_it_fits(run: Run, event: AnyEvent) -> None:
     """Raises EventRefused for an event that does not fit the state of its trial or of its worker."""
-    if isinstance(event, Progress):  # nearly all events
-        trial = run.trials.get(event.trial)
-        if trial is None or trial.state is not TrialState.RUNNING:
+    kind = type(event)
+    if kind in _WORDS:  # nearly all events
+        if event.trial not in run.running:  # type: ignore[union-attr]
             raise refusal(event, run.lines + 1, run.stories)
         return
-    fitting = FITS.get(type(event))
+    fitting = FITS.get(kind)
     if fitting is not None and _state_of(run, event) not in fitting:
         raise refusal(event, run.lines + 1, run.stories)
     match event:

@@ -45,9 +45,11 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
     Raises:
         EventRefused: the event does not fit the run.
     """
-    if isinstance(event, Progress | EpochFinished):
-        return []  # nearly all events: said first
-    check_that_it_fits(run, event)
+    match event:
+        case Progress() | EpochFinished():
+            return []  # nearly all events: said first
+        case _:
+            check_that_it_fits(run, event)
     match event:
         case ProposalRequested():
             return [Requested(event.number)]

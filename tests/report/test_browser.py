@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from PIL import Image
+from playwright.sync_api import Error
 
 from aiperf.journal.journal import NAME, Journal
 from aiperf.report.gather import gather
 from aiperf.report.write import write, write_report
-from tests.report.browser import Browser, executable
+from tests.report import browser as chromium
+from tests.report.browser import Tab
 from tests.report.journals import Shape, invented, many_workers
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(executable() is None, reason="no Chromium: apt-get install chromium"),
+    pytest.mark.skipif(chromium.executable() is None, reason="no Chromium: apt-get install chromium"),
 ]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as opened:
+def browser() -> Iterator[Tab]:
+    with chromium.browser() as opened:
         yield opened
 
 
@@ -38,25 +41,39 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: write(gather(events), folder / name).page for name, events in runs.items()}
 
 
+def test_a_page_that_asks_and_complains_is_told_of_both(browser: Tab, tmp_path: Path) -> None:
+    page = tmp_path / "loud.html"
+    page.write_text(
+        """<link rel="stylesheet" href="lacking.css"><script src="http://127.0.0.1:9/far.js"></script>
+        <script>console.warn("a word"); null.here</script>"""
+    )
+
+    browser.show(page)
+
+    assert {(tmp_path / "lacking.css").as_uri(), "http://127.0.0.1:9/far.js"} <= set(browser.requests)
+    for expected in ("a word", "null", "ERR_FILE_NOT_FOUND"):
+        assert any(expected in complaint for complaint in browser.complaints), (expected, browser.complaints)
+    with pytest.raises(Error, match="no_such_name"):
+        browser.ask("no_such_name")
+
+
 @pytest.mark.parametrize("name", ["finished", "begun", "thousands"])
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
 def test_the_page_fits_its_window_and_asks_for_nothing(
-    browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: str
+    browser: Tab, pages: dict[str, Path], name: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     browser.show(pages[name], width=width, scheme=scheme)
 
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.complaints == []
-    assert [request for request in browser.requests if not request.startswith("data:")] == [
-        pages[name].resolve().as_uri()
-    ]
+    assert browser.requests == [pages[name].resolve().as_uri()]
     # A part that is wider than the window scrolls in a frame of its own; nothing else stands out over the edge.
     outside = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll') && !e.closest('.skip')
         && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
     assert browser.ask(outside) == []
 
 
-def test_the_score_is_the_largest_thing_in_sight(browser: Browser, pages: dict[str, Path]) -> None:
+def test_the_score_is_the_largest_thing_in_sight(browser: Tab, pages: dict[str, Path]) -> None:
     browser.show(pages["finished"])
 
     sizes = browser.ask("[...document.querySelectorAll('header *')].map(e => parseFloat(getComputedStyle(e).fontSize))")
@@ -68,7 +85,7 @@ def test_the_score_is_the_largest_thing_in_sight(browser: Browser, pages: dict[s
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_figures_can_be_read_on_light_and_dark(
-    browser: Browser, pages: dict[str, Path], scheme: str, tmp_path: Path
+    browser: Tab, pages: dict[str, Path], scheme: Literal["light", "dark"], tmp_path: Path
 ) -> None:
     browser.show(pages["finished"], scheme=scheme)
 
@@ -84,7 +101,7 @@ def test_figures_can_be_read_on_light_and_dark(
 EVIL = '<script>document.title = "owned"</script><img src="data:," onerror="document.title=\'owned\'">'
 
 
-def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Browser, tmp_path: Path) -> None:
+def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Tab, tmp_path: Path) -> None:
     # Sealed like any other journal: whoever writes a whole one can seal it.
     events = invented(Shape(duration=60.0, end=30.0, ends=EVIL, name=f"run{EVIL}"))
     with Journal(tmp_path / NAME) as journal:
@@ -99,7 +116,7 @@ def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Browser, tmp_pa
 
 
 def test_the_page_runs_no_script_but_its_own_even_where_one_got_into_it(
-    browser: Browser, pages: dict[str, Path], tmp_path: Path
+    browser: Tab, pages: dict[str, Path], tmp_path: Path
 ) -> None:
     page = tmp_path / "report.html"
     page.write_text(pages["finished"].read_text("utf-8").replace("</main>", f"{EVIL}</main>", 1))
@@ -124,7 +141,7 @@ def contrast(one: str, other: str) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_words_in_a_figure_do_not_lie_over_each_other(browser: Browser, pages: dict[str, Path]) -> None:
+def test_words_in_a_figure_do_not_lie_over_each_other(browser: Tab, pages: dict[str, Path]) -> None:
     browser.show(pages["finished"], width=1280)
 
     overlaps = browser.ask(
@@ -137,7 +154,7 @@ def test_words_in_a_figure_do_not_lie_over_each_other(browser: Browser, pages: d
     assert overlaps == []
 
 
-def test_a_click_on_a_head_sorts_the_trials(browser: Browser, pages: dict[str, Path]) -> None:
+def test_a_click_on_a_head_sorts_the_trials(browser: Tab, pages: dict[str, Path]) -> None:
     browser.show(pages["finished"])
     column = "[...document.querySelectorAll('#table-trials tbody tr')].map(r => Number(r.cells[0].dataset.key))"
 
@@ -152,7 +169,7 @@ def test_a_click_on_a_head_sorts_the_trials(browser: Browser, pages: dict[str, P
 
 
 def test_the_page_prints_with_everything_open_on_a_few_sheets(
-    browser: Browser, pages: dict[str, Path], tmp_path: Path
+    browser: Tab, pages: dict[str, Path], tmp_path: Path
 ) -> None:
     browser.show(pages["finished"], scheme="dark")
 

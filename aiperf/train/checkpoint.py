@@ -1,7 +1,8 @@
-"""A trial after an epoch, on disk: written off the critical path, read without executing anything.
+"""A trial after an epoch, on disk: whole or not at all, and read without executing anything.
 
-The trainer stands still only while its tensors are copied; a thread writes the copy to a temporary file, waits until the disk
-holds it, and renames it, so that a file with a checkpoint's name is always whole, whatever dies: process, host or power.
+The trainer stands still only while its tensors are copied; a thread (`checkpoint_writer.py`) writes the copy. A file is written
+under another name, the disk waited for, and the file renamed, so that one with a checkpoint's name is always whole, whatever
+dies: process, host or power.
 The file is in the safetensors format, and any of its readers reads it: tensors `weights.NAME` and `momentum.NAME`; in the
 header's metadata the version of this use of it, trial, epoch, the graph's fingerprint, the loss scaling's state as JSON, and a
 CRC-32 of each kind. Random numbers need no place in it: they are derived anew for each epoch from the order's seed.
@@ -14,13 +15,9 @@ import errno
 import json
 import os
 import pickle
-import sys
-import threading
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -223,116 +220,6 @@ def _read_old(path: Path) -> Snapshot:
 def _hold_to_format(found: object, known: int) -> None:
     if str(found) != str(known):
         raise ValueError(f"its format is {found!r}; the one that is read here is {known}")
-
-
-class Writer:
-    """Writes snapshots in a thread of its own, one at a time, the newest of those that wait.
-
-    A snapshot that is overtaken while it waits is never written, and its future says False: with short epochs and a slow
-    disk some epochs have no checkpoint, and training goes on. The last of a trial is overtaken by none.
-    """
-
-    def __init__(self, folder: CheckpointFolder, keep_seconds: float) -> None:
-        self.folder = folder
-        self._keep_seconds = keep_seconds
-        self._changed = threading.Condition()
-        self._waiting: tuple[Snapshot, Future[bool]] | None = None
-        self._finished: int | None = None
-        """The trial whose last snapshot has been submitted, until its file stands."""
-        self._over: set[int] = set()
-        """Finished trials whose earlier checkpoints are still there."""
-        self._last: int | None = None
-        """The trial whose file was written last, if it could be."""
-        self._is_writing = False
-        self._is_closed = False
-        self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
-        self._thread.start()
-
-    def submit(self, snapshot: Snapshot) -> Future[bool]:
-        """True when the file stands, for good; raises in the future what writing raised (OSError: what the disk refused)."""
-        future: Future[bool] = Future()
-        with self._changed:
-            overtaken, self._waiting = self._waiting, (snapshot, future)
-            self._changed.notify_all()
-        if overtaken is not None:
-            overtaken[1].set_result(False)
-        return future
-
-    def finish(self, trial: int) -> None:
-        """The trial is over: its earlier checkpoints are removed when another trial's first one stands. Returns at once.
-
-        Until then the driver may be gone, and one that takes over may want the last epoch it heard of."""
-        with self._changed:
-            self._finished = trial
-            self._changed.notify_all()
-
-    def final_weights(self, trial: int, fingerprint: str) -> Mapping[str, Tensor]:
-        """A finished trial's weights, on the host, from its file: the page cache of the host that wrote it holds it mostly.
-
-        Raises as `load` does."""
-        self.settle()  # it may be the trial that was trained before
-        return load(self.folder, trial, fingerprint, with_momentum=False).weights
-
-    def settle(self, timeout: float | None = None) -> None:
-        """Waits until nothing is waiting, being written or to be removed."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._has_work() and not self._is_writing, timeout)
-
-    def close(self) -> None:
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        self._thread.join()
-
-    def _has_work(self) -> bool:
-        return self._waiting is not None or self._finished is not None
-
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._is_writing = False
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._has_work() or self._is_closed)
-                if not self._has_work():
-                    return
-                waiting, self._waiting = self._waiting, None
-                finished = None
-                if waiting is None:  # else it is come back to when the file stands
-                    finished, self._finished = self._finished, None
-                self._is_writing = True
-            if waiting is not None:
-                self._write(*waiting)
-            elif finished is not None:
-                self._close_trial(finished)
-
-    def _write(self, snapshot: Snapshot, future: Future[bool]) -> None:
-        try:
-            save(snapshot.on_host(), self.folder)
-            self._last = snapshot.trial
-            self._clear_up(snapshot.trial)
-        except BaseException as error:  # noqa: BLE001  # handed on to whoever waits for the file
-            self._last = None
-            future.set_exception(error)
-        else:
-            future.set_result(True)
-
-    def _close_trial(self, trial: int) -> None:
-        last, self._last = self._last, None
-        if last == trial:  # else its last file was not written: the earlier ones are all there is
-            self._over.add(trial)
-
-    def _clear_up(self, present: int) -> None:
-        """Removes the earlier checkpoints of the present trial, and of trials that were finished before it began.
-
-        One that cannot be removed stays: the checkpoint that was written stands all the same."""
-        over = self._over - {present}
-        self._over -= over
-        for trial, seconds in [(present, self._keep_seconds), *((trial, 0.0) for trial in over)]:
-            try:
-                self.folder.prune(trial, seconds)
-            except OSError as error:
-                with suppress(OSError):  # the log may lie on the same disk
-                    print(f"earlier checkpoints of trial {trial} stay: {error}", file=sys.stderr, flush=True)
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from aiperf.train import checkpoint
-from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, Writer, copied, load, save
+from aiperf.train import checkpoint, checkpoint_writer
+from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, copied, load, save
 from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoint_writer import Writer
 
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:
@@ -262,7 +263,7 @@ def test_a_snapshot_overtaken_while_it_waits_is_not_written_and_says_so(
         gate.wait()
         return whole(each, folder)
 
-    monkeypatch.setattr(checkpoint, "save", slow)  # a slow disk
+    monkeypatch.setattr(checkpoint_writer, "save", slow)  # a slow disk
     writer = Writer(CheckpointFolder(tmp_path), keep_seconds=1000.0)
     first = writer.submit(snapshot(epoch=1))
     while writer._waiting is not None:

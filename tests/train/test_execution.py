@@ -21,8 +21,9 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.messages import Crashed, Done, EpochDone, Prepared, Train
 from aiperf.train import execution, loop
 from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
-from aiperf.train.checkpoint import Writer, load
+from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import Alone
 from aiperf.train.execution import Execution, NotHad, fastest
 from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import aiperf.train.loop
-from aiperf.train import checkpoint
+from aiperf.train import checkpoint, checkpoint_writer
 from aiperf.train.checkpoint import Snapshot
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.footprint import SNAPSHOTS, beside_a_step, fits, peak_of
@@ -140,7 +140,7 @@ def test_no_more_snapshots_lie_on_the_device_than_are_reckoned_with(
         return whole(snapshot, folder)
 
     monkeypatch.setattr(aiperf.train.loop, "copied", counting)
-    monkeypatch.setattr(checkpoint, "save", slow)
+    monkeypatch.setattr(checkpoint_writer, "save", slow)
 
     train(order(last_epoch=6), tmp_path)
 

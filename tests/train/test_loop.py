@@ -21,8 +21,9 @@ from aiperf.journal.messages import (
     Train,
     Word,
 )
-from aiperf.train.checkpoint import Snapshot, Writer, load
+from aiperf.train.checkpoint import Snapshot, load
 from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoint_writer import Writer
 from aiperf.train.inprocess import train_here
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode_morph, legal

@@ -8,7 +8,7 @@ import pytest
 
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import Advanced, Done, EpochDone, Saved, Train, Word
-from aiperf.train import checkpoint
+from aiperf.train import checkpoint, checkpoint_writer
 from aiperf.train.checkpoint import Snapshot
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.inprocess import train_here
@@ -33,7 +33,7 @@ class SlowDisk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
     slow = SlowDisk()
-    monkeypatch.setattr(checkpoint, "save", slow.save)
+    monkeypatch.setattr(checkpoint_writer, "save", slow.save)
     yield slow
     slow.is_open.set()
 

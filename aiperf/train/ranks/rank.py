@@ -29,7 +29,7 @@ from aiperf.train.stages import Stage
 if TYPE_CHECKING:
     import torch
 
-    from aiperf.train.checkpoint import Writer
+    from aiperf.train.checkpoint_writer import Writer
     from aiperf.train.rank_context import RankContext
     from aiperf.train.shared_ceiling import Kind
 
@@ -72,8 +72,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.journal.messages import Skipped
     from aiperf.train import loop
     from aiperf.train.ceiling import largest_batch
-    from aiperf.train.checkpoint import Writer
     from aiperf.train.checkpoint_files import CheckpointFolder
+    from aiperf.train.checkpoint_writer import Writer
     from aiperf.train.collectives.choice import join
     from aiperf.train.collectives.collective import Joining
     from aiperf.train.precision_choice import settled

@@ -19,15 +19,17 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import MISSING, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
 import conf as conf_folder
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
-from aiperf.option_words import Options, check
+from aiperf.option_records import Records, check_field, check_record
+from aiperf.option_words import Options, check, fields_of_records
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.train.trainer_config import TrainerConf
+from cluster.faults import FAULTS, FaultConf, UnusableFault
 from cluster.simulated import CLUSTERS, ClusterConf
 from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf
 
@@ -102,8 +104,9 @@ _CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
     SearcherConf: SEARCHERS,
     HpoConf: TUNINGS,
     ClusterConf: CLUSTERS,
+    FaultConf: FAULTS,
 }
-"""Parts of a run of which one class among several is chosen. The first field of such a part says which it is."""
+"""Parts of a run, and records of lists, of which one class among several is chosen. The first field says which it is."""
 
 
 def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
@@ -120,6 +123,31 @@ def _without_none(hint: Any) -> Any:
     if isinstance(hint, types.UnionType):
         (hint,) = (each for each in hint.__args__ if each is not types.NoneType)
     return hint
+
+
+def _type_of(node: DictConfig) -> type[Any]:
+    """The dataclass that a node of the composed configuration will become."""
+    found = OmegaConf.get_type(node)
+    assert found is not None, "every part and record has a schema"
+    return found
+
+
+def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
+    """The dataclasses that a record of a field may be, where the field is a list of records; else none."""
+    told: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
+    if told is not None:
+        return told
+    hint = typing.get_type_hints(schema)[name]
+    each = hint.__args__[0] if typing.get_origin(hint) is list else None
+    return (each,) if is_dataclass(each) and isinstance(each, type) else ()
+
+
+def _as_words(schemas: tuple[type[Any], ...]) -> Records:
+    names = {name_of_choice(each) or "": tuple(one.name for one in fields(each)) for each in schemas}
+    if "" in names:
+        return Records(names)
+    chosen_by = fields(schemas[0])[0].name
+    return Records({name: tuple(one for one in those if one != chosen_by) for name, those in names.items()}, chosen_by)
 
 
 def name_of_choice(schema: type[Any]) -> str | None:
@@ -156,6 +184,13 @@ def _options() -> Options:
             for schema in schemas
             if name_of_choice(schema) is not None
         ),
+        records={
+            f"{part}.{each.name}": _as_words(records)
+            for part, schemas in parts.items()
+            for schema in schemas
+            for each in fields(schema)
+            if (records := records_of(schema, each.name))
+        },
     )
 
 
@@ -176,14 +211,54 @@ def configure(words: Sequence[str]) -> RunConf:
     """
     check(words, _options())
     register()
+    of_records = fields_of_records(words)
     GlobalHydra.instance().clear()
     with initialize_config_module(version_base="1.3", config_module="conf"):
         try:
-            built = OmegaConf.to_object(compose(config_name="config", overrides=list(words)))
+            composed = compose(config_name="config", overrides=[word for word in words if word not in of_records])
+            _make_records(composed)
+            for word, (option, index, name, value) in of_records.items():
+                _set_field(composed, word, option, index, name, value)
+            built = OmegaConf.to_object(composed)
         except (HydraException, OmegaConfBaseException) as error:
             raise BadConfiguration(_told(_first_cause(error), words)) from error
+        except UnusableFault as error:
+            raise BadConfiguration(f"cluster.faults: {error}") from error
     assert isinstance(built, RunConf)
     return built
+
+
+def _make_records(composed: DictConfig) -> None:
+    """Makes each record of a list the class that its first field chooses: Hydra's schemas know no list of several classes."""
+    for option, records in _options().records.items():
+        held = OmegaConf.select(composed, option)
+        if records.chosen_by is None or held is None:
+            continue
+        part, _, name = option.partition(".")
+        classes = {name_of_choice(each): each for each in records_of(_type_of(composed[part]), name)}
+        for index, record in enumerate(held):
+            check_record(OmegaConf.to_container(record) if isinstance(record, DictConfig) else record, option, records)
+            kind = classes[record[records.chosen_by]]
+            try:
+                held[index] = OmegaConf.merge(OmegaConf.structured(kind), record)
+            except ValidationError as error:
+                name = str(error.full_key)
+                raise BadConfiguration(
+                    f"{option}.{index}.{name} is {_law_of(kind, name)}; found {record[name]}"
+                ) from error
+
+
+def _set_field(composed: DictConfig, word: str, option: str, index: int, name: str, value: object) -> None:
+    held = OmegaConf.select(composed, option)
+    if not 0 <= index < len(held):
+        there = f"is empty, so there is no record {index}" if not held else f"has records 0 to {len(held) - 1}"
+        raise BadConfiguration(f"{option} {there}; found {word}")
+    kind = _type_of(held[index])
+    check_field(name, option, _as_words((kind,)))
+    try:
+        held[index][name] = value
+    except ValidationError as error:
+        raise BadConfiguration(f"{option}.{index}.{name} is {_law_of(kind, name)}; found {word}") from error
 
 
 def _first_cause(error: BaseException) -> OmegaConfBaseException:
@@ -201,6 +276,12 @@ def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
     found = next((word for word in words if word.lstrip("+").partition("=")[0] == option), " ".join(words))
     part, _, name = option.partition(".")
     schemas = schemas_of_parts().get(part, (RunConf,))
+    lists = {word.partition("=")[0] for word in words} & _options().records.keys()
+    if option not in _options().known and len(lists) == 1:  # of a record, OmegaConf names the field alone
+        (held,) = lists
+        part, _, of_part = held.partition(".")
+        schemas = tuple(each for schema in schemas_of_parts()[part] for each in records_of(schema, of_part))
+        option, name = f"{held}: {option}", option
     of = [schema for schema in schemas if (name or part) in schema.__dataclass_fields__]
     if isinstance(error, ConfigKeyError | ConfigAttributeError):
         if not of:
@@ -209,11 +290,17 @@ def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
         those = ", ".join(f"{part}={name_of_choice(schema)}" for schema in of)
         return f"{option} goes with {those}; another {part} is chosen here"
     if isinstance(error, ValidationError) and of:
-        return f"{option} is {_law(typing.get_type_hints(of[0])[name or part])}; found {found}"
+        return f"{option} is {_law_of(of[0], name or part)}; found {found}"
     return f"{option or 'a value'} cannot be made of {found} ({type(error).__name__})"
 
 
 _LAWS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def _law_of(schema: type[Any], name: str) -> str:
+    """What fits a field of a dataclass, in words."""
+    records = records_of(schema, name)
+    return f"a list of records {_as_words(records).written}" if records else _law(typing.get_type_hints(schema)[name])
 
 
 def _law(hint: Any) -> str:
@@ -226,8 +313,6 @@ def _law(hint: Any) -> str:
         return f"{_law(_without_none(hint))} or null"
     if typing.get_origin(hint) is list:
         return f"a list, each of which is {_law(hint.__args__[0])}"
-    if is_dataclass(hint):
-        return f"{{{', '.join(f'{each.name}: …' for each in fields(hint))}}}"
     return _LAWS[hint]
 
 
@@ -245,8 +330,18 @@ def from_plain(plain: dict[str, Any]) -> RunConf:
     told = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
     for part, schemas in schemas_of_parts().items():
         if plain[part] is not None:
-            told[part] = msgspec.convert(plain[part], _chosen(part, schemas, plain[part]))
+            told[part] = _part_from_plain(plain[part], _chosen(part, schemas, plain[part]), part)
     return RunConf(**told)
+
+
+def _part_from_plain(plain: dict[str, Any], schema: type[Any], part: str) -> Any:
+    records = {each.name: records_of(schema, each.name) for each in fields(schema)}
+    made = {
+        name: [msgspec.convert(record, _chosen(f"{part}.{name}", several, record)) for record in plain[name]]
+        for name, several in records.items()
+        if several and name in plain
+    }
+    return replace(msgspec.convert(plain, schema), **made)
 
 
 def _chosen(part: str, schemas: tuple[type[Any], ...], plain: dict[str, Any]) -> type[Any]:

@@ -6,7 +6,7 @@ holds; whether a value fits its option is for the composition to say.
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +15,10 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import OverrideParseException
 
 from aiperf.errors import BadConfiguration
+from aiperf.option_records import Records, check_field, check_record, nearest
+
+_OF_A_RECORD = re.compile(r"(?P<option>.+)\.(?P<index>\d+)\.(?P<name>\w+)")
+"""What names one field of one record of a list: cluster.faults.0.rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Options:
     """Groups of which nothing is chosen unless it is added: '+cluster=…'."""
     set_by_choice: frozenset[str]
     """Names that a choice gives to itself, as the journal holds them: 'searcher.name'."""
+    records: Mapping[str, Records]
+    """Of the options that are lists of records."""
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -39,6 +45,7 @@ class Options:
 def check(words: Sequence[str], options: Options) -> None:
     """Raises BadConfiguration for the first word that says nothing there is; the message names the nearest right one."""
     keys = [word.lstrip("+~").partition("=")[0] for word in words]
+    said: dict[str, str] = {}
     for word, key in zip(words, keys, strict=True):
         if "=" not in word and not word.startswith("~"):
             near = f" (did you mean '{key}=…'?)" if key in options.known else nearest(key, options.known)
@@ -50,7 +57,25 @@ def check(words: Sequence[str], options: Options) -> None:
                 raise BadConfiguration(
                     f"{word} is about a {group}, and none is named: add +{group}={'|'.join(options.choices[group])}"
                 )
-        _check_word(word, _parsed(word), options)
+        override = _parsed(word)
+        _check_word(word, override, options)
+        for name, _ in _named(key, override, options):
+            if name in said:
+                raise BadConfiguration(
+                    f"an option is given once; {name} is given twice, by {said[name]} and by {word}: leave one out"
+                )
+            said[name] = word
+
+
+def fields_of_records(words: Sequence[str]) -> dict[str, tuple[str, int, str, object]]:
+    """The words that each set one field of one record of a list, with option, index, field and value: they can be carried
+    out when the records are made, and not by Hydra, which does not know which fields a record has."""
+    found: dict[str, tuple[str, int, str, object]] = {}
+    for word in words:
+        matched = _OF_A_RECORD.fullmatch(word.partition("=")[0])
+        if matched is not None:
+            found[word] = (matched["option"], int(matched["index"]), matched["name"], _parsed(word).value())
+    return found
 
 
 def _parsed(word: str) -> Override:
@@ -65,7 +90,11 @@ def _parsed(word: str) -> Override:
 
 def _check_word(word: str, override: Override, options: Options) -> None:
     key = override.get_key_element().lstrip("+~")
-    for name in _named(key, override, options):
+    for name, value in _named(key, override, options):
+        of_record = _OF_A_RECORD.fullmatch(name)
+        if of_record is not None and of_record["option"] in options.records:
+            check_field(of_record["name"], of_record["option"], options.records[of_record["option"]])
+            continue
         if name not in options.known:
             raise BadConfiguration(
                 f"there is no option {name!r}{nearest(name, options.known)}. `python -m aiperf --help` lists them"
@@ -73,6 +102,9 @@ def _check_word(word: str, override: Override, options: Options) -> None:
         if name in options.set_by_choice:
             group, _, _ = name.partition(".")
             raise BadConfiguration(f"{name} is set by the choice: {group} is one of {_listed(options.choices[group])}")
+        if name in options.records and isinstance(value, list):
+            for each in value:
+                check_record(each, name, options.records[name])
     if override.type is OverrideType.DEL:
         raise BadConfiguration(f"nothing is taken out of a configuration; leave {word!r} out, or give {key} a value")
     needed = OverrideType.ADD if key in options.absent else OverrideType.CHANGE
@@ -89,20 +121,14 @@ def _check_word(word: str, override: Override, options: Options) -> None:
         )
 
 
-def _named(key: str, override: Override, options: Options) -> Iterator[str]:
-    """The options that a word names: its key, or those of a whole part written as {factor: 3}."""
+def _named(key: str, override: Override, options: Options) -> Iterator[tuple[str, object]]:
+    """The options that a word names, with their values: its key, or those of a whole part written as {factor: 3}."""
     value = override.value() if override.type is not OverrideType.DEL else None
     is_part = any(name.startswith(f"{key}.") for name in options.names) and key not in options.known
     if is_part and isinstance(value, dict):
-        yield from (f"{key}.{name}" for name in value)
+        yield from ((f"{key}.{name}", each) for name, each in value.items())
     else:
-        yield key
-
-
-def nearest(word: str, right: Sequence[str]) -> str:
-    """' (did you mean …?)', or nothing where nothing is near."""
-    near = difflib.get_close_matches(word, right, n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+        yield key, value
 
 
 def _listed(choices: Sequence[str]) -> str:

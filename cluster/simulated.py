@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cluster.faults import FAULTS, AnyFault
+
+if TYPE_CHECKING:
+    Faults = list[AnyFault]
+else:
+    Faults = list[
+        Any
+    ]  # a schema of Hydra knows no list of several classes: aiperf/config.py makes each record what it is
 
 
 @dataclass
@@ -77,8 +87,8 @@ class SimulatedConf(ClusterConf):
     charged to the virtual clock."""
     turn_seconds: float = 0.25
     """Words that fall due within so long after the first are heard together."""
-    faults: list[str] = field(default_factory=list)
-    """Faults to inject, by name or as "name(parameter=value, …)": see docs/simulation.md."""
+    faults: Faults = field(default_factory=list, metadata={"records": FAULTS})
+    """Faults to inject; each draws from the run's seed and its place in the list. See docs/simulation.md."""
     profile: str | None = None
     """Take step, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
 

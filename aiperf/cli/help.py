@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from aiperf.cli.arguments import VERBS
-from aiperf.config import GROUPS, RunConf, choices, name_of_choice, schemas_of_parts
+from aiperf.config import GROUPS, RunConf, choices, name_of_choice, records_of, schemas_of_parts
 from aiperf.ranking.required import written
 
 EXAMPLES = (
@@ -48,13 +48,19 @@ def main() -> int:
     print("\noptions of a run:")
     _options(RunConf, "", skip=schemas_of_parts().keys())
     for group, schemas in schemas_of_parts().items():
-        shown: set[str] = set()
+        shown: dict[str, type[Any]] = {}
         for schema in schemas:
             of = f" ({name_of_choice(schema)})" if len(schemas) > 1 else ""
             print(f"\n{group}{of}: {inspect.getdoc(schema)}")
-            _options(schema, f"{group}.", skip=shown)
-            shown |= {field.name for field in fields(schema)}
+            owners = _owners(schema)
+            _options(schema, f"{group}.", skip={name for name, owner in owners.items() if shown.get(name) is owner})
+            shown |= owners
     return 0
+
+
+def _owners(schema: type[Any]) -> dict[str, type[Any]]:
+    """The class of its family that defines each field of a dataclass: choices share those that they inherit, and no others."""
+    return {name: part for part in reversed(schema.__mro__[:-1]) for name in inspect.get_annotations(part)}
 
 
 def _options(schema: type[Any], prefix: str, skip: Any) -> None:
@@ -70,6 +76,18 @@ def _options(schema: type[Any], prefix: str, skip: Any) -> None:
         print(f"  {prefix}{field.name}={_written(default)}")
         if text:
             print(f"      {text}")
+        for record in records_of(schema, field.name):
+            _record(record)
+
+
+def _record(schema: type[Any]) -> None:
+    """One kind of the records of a list: as it is written, with its defaults, then what each field is, and its range."""
+    if name_of_choice(schema) is None:
+        return
+    print(f"      {_written(schema())}\n          {inspect.getdoc(schema)}")
+    meanings = _docstrings(schema)
+    for field in fields(schema)[1:]:
+        print(f"          {field.name} {field.metadata['range'].words}. {' '.join(meanings[field.name].split())}")
 
 
 def _written(value: Any) -> str:

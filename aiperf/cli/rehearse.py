@@ -14,7 +14,7 @@ searcher is named."""
 EXAMPLES = (
     "",
     "cluster.workers=64 schedule=ranking searcher=morphism hpo=tpe",
-    """cluster.workers=256 'cluster.faults=["worker_lost(rate=0.1)",straggler]'""",
+    """cluster.workers=256 'cluster.faults=[{kind: crash, rate: 0.2}, {kind: late}]'""",
 )
 OPTIONS = "[OPTION=VALUE …]"
 

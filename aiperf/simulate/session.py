@@ -34,7 +34,7 @@ from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.simulate.faults.fault_words import parse_all
+from aiperf.simulate.faults.building import build_faults
 from aiperf.simulate.incarnations import Effort, drive
 from aiperf.simulate.model.accelerator_memory import memory_of
 from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
@@ -76,7 +76,7 @@ def open_run(conf: RunConf) -> Opening:
     """Works a simulated run out.
 
     Raises:
-        BadConfiguration: a fault or an option that there is not, a starting graph too large for the memory, or a run that could
+        BadConfiguration: an option out of its range, a starting graph too large for the memory, or a run that could
             not be simulated in a life's time.
     """
     cluster = conf.cluster
@@ -86,7 +86,6 @@ def open_run(conf: RunConf) -> Opening:
             "a simulated run is begun anew, not resumed: equal seed, equal journal; leave resume out"
         )
     _check(cluster)
-    parse_all(cluster.faults, conf.seed)
     profile = None if cluster.profile is None else profile_of(cluster.profile, conf.runs)
     if profile is not None:
         cluster = calibrated(cluster, profile)
@@ -132,7 +131,7 @@ def world_of(
         proposer=proposer or proposer_of(plan.conf.searcher, plan.conf.hpo),
         clock=VirtualClock(),
         checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),
-        faults=parse_all(conf.faults, plan.conf.seed),
+        faults=build_faults(conf.faults, plan.conf.seed),
         ground_truth=ground_truth,
     )
 

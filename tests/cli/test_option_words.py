@@ -36,10 +36,10 @@ from aiperf.errors import BadConfiguration
         (("trainer.ranks=1.5",), "trainer.ranks is a whole number or null; found trainer.ranks=1.5"),
         (("trainer.precision=[1]",), "trainer.precision is text; found"),
         (("schedule.epochs=[a]",), "schedule.epochs"),
-        (("+cluster=simulated", "cluster.links=3"), "cluster.links is a list, each of which is {width: …"),
+        (("+cluster=simulated", "cluster.links=3"), "cluster.links is a list of records {width: …"),
         (
             ("+cluster=simulated", "cluster.links=[{wdth: 3}]"),
-            "there is no 'wdth'; found +cluster=simulated cluster.links=",
+            "a record of cluster.links has no field 'wdth' (did you mean 'width'?)",
         ),
         (("name=${nothing}",), "name cannot be made of name=${nothing}"),
         (("searcher.parents=9", "searcher=random"), "searcher.parents goes with searcher=morphism"),

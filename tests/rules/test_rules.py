@@ -27,6 +27,7 @@ from aiperf.rules.procedure import end_of_trial, epoch_limit, patience, predicte
 from aiperf.rules.state import begin
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
+from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
 from morphism import Budget, Convolution, Kernel, Skip, cost, legal, start
 from morphism.sites import depths
@@ -180,7 +181,7 @@ def run_with_losses() -> RunConf:
             detection_seconds=1.0,
             return_seconds=5.0,
             proposal_seconds=0.3,
-            faults=["worker_lost(rate=0.3)"],
+            faults=[WorkerLostConf(rate=0.3)],
         ),
         start="digits_small",
     )

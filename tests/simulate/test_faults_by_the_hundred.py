@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.simulate.audit.random_runs import Case, Failed, explained, play, random_case, smaller
+from cluster.faults import DriverDiesConf
 
 BLOCK = 25
 
@@ -27,7 +28,7 @@ def test_runs_full_of_faults_keep_every_law(first: int) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_drivers_that_are_killed_about_the_runs_end_keep_every_law(seed: int) -> None:
     # One that is killed while it writes the end holds an end in memory that stands nowhere; the next one writes its own.
-    case = Case(seed, workers=4, workers_per_host=2, seconds=20.0, faults=("driver_dies(rate=0.7, seconds=1)",))
+    case = Case(seed, workers=4, workers_per_host=2, seconds=20.0, faults=(DriverDiesConf(rate=0.7, seconds=1),))
 
     played = play(case)
 

@@ -22,11 +22,27 @@ from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import ScheduleConf
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
+from cluster.faults import (
+    AnyFault,
+    DriverDiesConf,
+    GeneratorDeadConf,
+    LateConf,
+    StragglerConf,
+    TwiceConf,
+    WorkerLostConf,
+)
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import EvolutionConf, MorphismConf, OffConf, RandomConf, TpeConf
 
 HASHES = Path(__file__).parents[1] / "golden" / "simulated.json"
-FAULTS = ["worker_lost(rate=0.4)", "late", "twice", "driver_dies(rate=0.002)", "straggler", "generator_dead"]
+FAULTS: list[AnyFault] = [
+    WorkerLostConf(rate=0.4),
+    LateConf(),
+    TwiceConf(),
+    DriverDiesConf(rate=0.002),
+    StragglerConf(),
+    GeneratorDeadConf(),
+]
 RUNS = {
     "calm": (RandomConf(), OffConf(), 3, 1.5, []),
     "faulty": (EvolutionConf(), OffConf(), 4, 1.5, FAULTS),

@@ -36,6 +36,7 @@ from aiperf.train.batch_sizes import smaller
 from aiperf.train.ceiling import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
+from cluster.faults import AnyFault, DriverDiesConf, LateConf, MemoryRunsOutConf, NeverConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from morphism import Graph, Lineage, cost, decode_morph, rebuild, start
 from searchers.searcher_config import OffConf, RandomConf, TpeConf
@@ -45,7 +46,9 @@ LEAST_BYTES = cost(DIGITS).training_memory(8)
 """That digits_small can be trained in, at batch 8 and FP32."""
 
 
-def configured(memory_bytes: int, *faults: str, seed: int = 0, seconds: float = 250.0, **options: object) -> RunConf:
+def configured(
+    memory_bytes: int, *faults: AnyFault, seed: int = 0, seconds: float = 250.0, **options: object
+) -> RunConf:
     """Epochs of a few seconds on accelerators of a few MiB; networks may grow until only batch 8 fits."""
     cluster = SimulatedConf(
         workers=3,
@@ -101,11 +104,14 @@ def graphs(events: list[AnyEvent]) -> dict[int, Graph]:
 @given(
     st.integers(LEAST_BYTES, 3 * LEAST_BYTES),
     st.integers(0, 2**20),
-    st.lists(st.sampled_from(["late(rate=0.3)", "never", "memory_runs_out", "driver_dies", "worker_lost"]), max_size=3),
+    st.lists(
+        st.sampled_from([LateConf(rate=0.3), NeverConf(), MemoryRunsOutConf(), DriverDiesConf(), WorkerLostConf()]),
+        max_size=3,
+    ),
     st.sampled_from([None, 512]),
 )
 def test_no_simulated_attempt_trains_at_a_batch_that_its_memory_does_not_hold(
-    memory_bytes: int, seed: int, faults: list[str], ceiling: int | None
+    memory_bytes: int, seed: int, faults: list[AnyFault], ceiling: int | None
 ) -> None:
     ground_truth = GroundTruth()
 
@@ -139,7 +145,7 @@ def test_resnet50_on_32_gib_at_16_bits_has_a_ceiling_of_672_and_at_32_bits_of_ha
 
 
 def test_every_worker_says_its_ceiling_when_it_is_up() -> None:
-    events = played(configured(3 * LEAST_BYTES, "worker_lost(rate=0.5)"))
+    events = played(configured(3 * LEAST_BYTES, WorkerLostConf(rate=0.5)))
 
     joined = [before for before, after in pairwise(events) if isinstance(after, CeilingMeasured)]
     assert all(isinstance(each, WorkerJoined) for each in joined)
@@ -210,7 +216,7 @@ def test_on_accelerators_of_1_gib_tuning_keeps_to_the_ceiling_and_grown_networks
 
 
 def test_equal_seeds_run_out_of_memory_alike_though_drivers_die_between() -> None:
-    conf = configured(LEAST_BYTES + 2**22, "driver_dies(rate=0.03)", "memory_runs_out(rate=0.4)", ceiling=64)
+    conf = configured(LEAST_BYTES + 2**22, DriverDiesConf(rate=0.03), MemoryRunsOutConf(rate=0.4), ceiling=64)
 
     first, second = (played(conf) for _ in range(2))
 

@@ -45,12 +45,28 @@ from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
 from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller
+from cluster.faults import (
+    AnyFault,
+    BadProposalConf,
+    CheckpointsUnwrittenConf,
+    CheckpointsVanishConf,
+    CrashConf,
+    DiskFullConf,
+    DriverDiesConf,
+    GeneratorDeadConf,
+    LateConf,
+    MemoryRunsOutConf,
+    NeverConf,
+    StragglerConf,
+    WorkerHungConf,
+    WorkerLostConf,
+)
 from searchers.history import CeilingKnown, History, Observation
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def case(seed: int, *faults: str, **options: Any) -> Case:
+def case(seed: int, *faults: AnyFault, **options: Any) -> Case:
     return replace(Case(seed=seed, workers=4, workers_per_host=2, seconds=300.0, faults=faults), **options)
 
 
@@ -350,36 +366,36 @@ def offering_a_finished_trial_without_a_checkpoint(patch: pytest.MonkeyPatch) ->
     )
 
 
-SLOW = "straggler(rate=1, factor=5)"
+SLOW = StragglerConf(rate=1, factor=5)
 """So that an epoch has several intervals."""
-LOSSES = case(1, "worker_lost(rate=0.5)")
-DEATHS = case(2, "driver_dies(rate=0.03)")
-DEATHS_AND_LOSSES = case(23, "driver_dies(rate=0.2, seconds=5)", "worker_lost(rate=0.7)")
+LOSSES = case(1, WorkerLostConf(rate=0.5))
+DEATHS = case(2, DriverDiesConf(rate=0.03))
+DEATHS_AND_LOSSES = case(23, DriverDiesConf(rate=0.2, seconds=5), WorkerLostConf(rate=0.7))
 """So many of both that they fall into one turn."""
-SUDDEN = case(10, "crash(rate=0.5, final=0.7)", "late(rate=0.3)", workers=8)
+SUDDEN = case(10, CrashConf(rate=0.5, final=0.7), LateConf(rate=0.3), workers=8)
 """So many trials end without warning that spares are used, and the next proposals come after them."""
-OVERTAKEN = case(28, "bad_proposal(rate=0.5)", searches=True, seconds=400.0, workers=24, turn_seconds=5.0)
+OVERTAKEN = case(28, BadProposalConf(rate=0.5), searches=True, seconds=400.0, workers=24, turn_seconds=5.0)
 """Only a checkpoint that is dropped in the turn of a request, and stands behind it, is news that the request must not see. That
 takes a rejection and the end of a trial outside the best in one turn; and about half of such news alters what is drawn."""
 PLANTS: list[tuple[Plant, Case, str]] = [
-    (counting_words_of_dead_attempts, case(3, "late(rate=0.5)", "crash(rate=0.5, final=0)"), laws.ONCE),
+    (counting_words_of_dead_attempts, case(3, LateConf(rate=0.5), CrashConf(rate=0.5, final=0)), laws.ONCE),
     (retrying_without_end, LOSSES, laws.LIMITS),
     (retrying_at_once_and_again, LOSSES, laws.LIMITS),
-    (forgetting_that_a_line_was_torn, case(5, "driver_dies(rate=0.03)"), laws.JOURNAL),
-    (leaving_half_a_batch_on_a_full_disk, case(21, "disk_full(rate=0.02)"), laws.JOURNAL),
+    (forgetting_that_a_line_was_torn, case(5, DriverDiesConf(rate=0.03)), laws.JOURNAL),
+    (leaving_half_a_batch_on_a_full_disk, case(21, DiskFullConf(rate=0.02)), laws.JOURNAL),
     (giving_two_trials_to_one_worker, LOSSES, laws.ONE_TRIAL),
     (resuming_twice, DEATHS, laws.REPLAY),
-    (resuming_with_workers_that_are_gone, case(2, "driver_dies(rate=0.03)"), laws.REPLAY),
+    (resuming_with_workers_that_are_gone, case(2, DriverDiesConf(rate=0.03)), laws.REPLAY),
     (a_window_off_by_an_interval, case(6), laws.SCORE),
     (dropping_the_last_word_of_an_epoch, case(7), laws.LOST),
     (leaving_the_last_interval_of_an_epoch_out_of_the_books, case(7), laws.ONCE),
-    (counting_an_epoch_twice_after_out_of_memory, case(8, "memory_runs_out(rate=0.8)", SLOW), laws.ONCE),
+    (counting_an_epoch_twice_after_out_of_memory, case(8, MemoryRunsOutConf(rate=0.8), SLOW), laws.ONCE),
     (
         hearing_words_from_before_the_memory_ran_out,
-        case(26, "memory_runs_out(rate=0.8)", "late(rate=0.3, seconds=8)", SLOW),
+        case(26, MemoryRunsOutConf(rate=0.8), LateConf(rate=0.3, seconds=8), SLOW),
         laws.ONCE,
     ),
-    (counting_an_epoch_twice_after_a_loss, case(20, "worker_lost(rate=0.7, when=during)", SLOW), laws.ONCE),
+    (counting_an_epoch_twice_after_a_loss, case(20, WorkerLostConf(rate=0.7, when="during"), SLOW), laws.ONCE),
     (beginning_anew_with_a_worker_that_comes_back, LOSSES, laws.ROUNDS),
     (asking_long_before_the_end, case(20), laws.DUE),
     (asking_only_when_a_trial_is_over, case(20), laws.DUE),
@@ -387,13 +403,13 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (waiting_for_the_next_proposal_beside_a_spare, SUDDEN, laws.WAITS),
     (training_the_oldest_proposal_first, SUDDEN, laws.NEWEST),
     (training_a_spare_as_of_the_round_it_was_asked_for, SUDDEN, laws.ROUNDS),
-    (beginning_what_has_lost_its_parents_weights, case(20, "checkpoints_vanish(rate=0.3)", workers=8), laws.WEIGHTS),
-    (offering_a_finished_trial_without_a_checkpoint, case(33, "checkpoints_unwritten(rate=0.5)"), laws.WEIGHTS),
-    (never_asking_for_the_starting_network_again, case(32, "bad_proposal(rate=0.9)"), laws.START),
-    (waiting_for_ever_for_a_proposal, case(11, "generator_dead(rate=0.5)", workers=8), laws.IDLE),
-    (waiting_for_ever_for_a_silent_worker, case(12, "worker_hung(rate=0.5)"), laws.IDLE),
-    (taking_a_late_worker_for_a_dead_one, case(13, "late(rate=0.5)", workers=8), laws.IDLE),
-    (ending_a_trial_whose_last_epoch_never_arrived, case(14, "never(rate=0.1)"), laws.LOST),
+    (beginning_what_has_lost_its_parents_weights, case(20, CheckpointsVanishConf(rate=0.3), workers=8), laws.WEIGHTS),
+    (offering_a_finished_trial_without_a_checkpoint, case(33, CheckpointsUnwrittenConf(rate=0.5)), laws.WEIGHTS),
+    (never_asking_for_the_starting_network_again, case(32, BadProposalConf(rate=0.9)), laws.START),
+    (waiting_for_ever_for_a_proposal, case(11, GeneratorDeadConf(rate=0.5), workers=8), laws.IDLE),
+    (waiting_for_ever_for_a_silent_worker, case(12, WorkerHungConf(rate=0.5)), laws.IDLE),
+    (taking_a_late_worker_for_a_dead_one, case(13, LateConf(rate=0.5), workers=8), laws.IDLE),
+    (ending_a_trial_whose_last_epoch_never_arrived, case(14, NeverConf(rate=0.1)), laws.LOST),
     (acting_before_it_is_written, DEATHS_AND_LOSSES, laws.WRITTEN),
     (a_clock_that_steps_back, case(15), laws.TIME),
     (never_ending, case(16), laws.ENDS),
@@ -459,7 +475,7 @@ def test_a_broken_law_is_told_with_its_seed_a_short_journal_and_the_trials_story
 ) -> None:
     retrying_without_end(monkeypatch)
     with pytest.raises(Failed) as caught:
-        play(case(2, "worker_lost(rate=0.5)", "late", "straggler"))
+        play(case(2, WorkerLostConf(rate=0.5), LateConf(), StragglerConf()))
 
     least = smaller(caught.value)
     told = explained(least)

@@ -14,6 +14,7 @@ from aiperf.rules.limits import ScheduleConf
 from aiperf.simulate.study.rehearse import alone, differences, rehearse, sizes
 from aiperf.simulate.study.scaling_plot import draw
 from aiperf.simulate.study.sweep import HEAD, announced, configured, cost_of_faults, line, lost, told_of
+from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
 
@@ -73,7 +74,7 @@ def test_a_sweep_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_what_faults_cost_is_told_line_by_line_and_the_lines_add_up(conf: RunConf) -> None:
     assert isinstance(conf.cluster, SimulatedConf)
-    faults = ["worker_lost(rate=0.5, when=during)", "straggler(rate=0.5, factor=2)"]
+    faults: list[AnyFault] = [WorkerLostConf(rate=0.5, when="during"), StragglerConf(rate=0.5, factor=2)]
     faulty_conf = replace(conf, cluster=replace(conf.cluster, faults=faults))
     reference = alone(conf, seeds=1)
     calm, faulty = (rehearse(each, 6, reference) for each in (conf, faulty_conf))

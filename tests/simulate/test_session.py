@@ -22,6 +22,16 @@ from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.model.profile import calibrated, profile, profile_of
 from aiperf.simulate.session import open_run, simulate, world_of
+from cluster.faults import (
+    AllGoneConf,
+    AnyFault,
+    DriverDiesConf,
+    GeneratorDeadConf,
+    LateConf,
+    StragglerConf,
+    TwiceConf,
+    WorkerLostConf,
+)
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
 
@@ -43,11 +53,18 @@ def journal(conf: RunConf, path: Path) -> Path:
     return path
 
 
-FAULTS = ["worker_lost(rate=0.4)", "late", "twice", "driver_dies(rate=0.002)", "straggler", "generator_dead"]
+FAULTS: list[AnyFault] = [
+    WorkerLostConf(rate=0.4),
+    LateConf(),
+    TwiceConf(),
+    DriverDiesConf(rate=0.002),
+    StragglerConf(),
+    GeneratorDeadConf(),
+]
 
 
 @pytest.mark.parametrize("faults", [[], FAULTS], ids=["calm", "faults"])
-def test_equal_seeds_write_equal_journals_byte_for_byte(faults: list[str], tmp_path: Path) -> None:
+def test_equal_seeds_write_equal_journals_byte_for_byte(faults: list[AnyFault], tmp_path: Path) -> None:
     first = journal(configured(5, 0.5, faults=faults), tmp_path / "a.jsonl").read_bytes()
     second = journal(configured(5, 0.5, faults=faults), tmp_path / "b.jsonl").read_bytes()
     other = journal(configured(6, 0.5, faults=faults), tmp_path / "c.jsonl").read_bytes()
@@ -76,7 +93,7 @@ def test_a_simulated_run_is_scored_with_its_doubt_beside_the_number(tmp_path: Pa
 
 
 def test_what_faults_cost_stands_in_the_time_breakdown_line_by_line(tmp_path: Path) -> None:
-    kept = work_log(read(journal(configured(faults=["all_gone(at=2000, seconds=900)"]), tmp_path / NAME)))
+    kept = work_log(read(journal(configured(faults=[AllGoneConf(at_seconds=2000, seconds=900)]), tmp_path / NAME)))
 
     lines = {each.name: each.share for each in time_breakdown(kept, window(kept)).lines}
 

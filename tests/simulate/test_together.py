@@ -14,6 +14,7 @@ from aiperf.rules.limits import LimitsConf
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
 from benchmarks.distinct import counted, simulated
+from cluster.faults import WorkerLostConf
 from searchers.searcher_config import MorphismConf
 from tests.simulate.test_session import configured, journal
 
@@ -51,7 +52,9 @@ def test_a_run_whose_budget_holds_few_networks_trains_them_and_ends_with_its_rea
 
 def test_proposals_that_were_made_together_can_be_made_again(tmp_path: Path) -> None:
     """Requests under way are part of what a proposal saw."""
-    conf = replace(configured(hours=0.5, workers=12, join_seconds=0.0, faults=["worker_lost"]), searcher=MorphismConf())
+    conf = replace(
+        configured(hours=0.5, workers=12, join_seconds=0.0, faults=[WorkerLostConf()]), searcher=MorphismConf()
+    )
     path = journal(conf, tmp_path / "journal.jsonl")
 
     again = list(verify_proposals(read(path), proposer_of(conf.searcher, conf.hpo)))

@@ -29,10 +29,10 @@ from aiperf.rules.proposals import Proposer
 from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.simulate.audit.auditor import Auditor
 from aiperf.simulate.audit.laws import AGAIN, ENDS, JOURNAL, BrokenLaw
-from aiperf.simulate.faults.fault_words import KINDS, parse_all
 from aiperf.simulate.incarnations import Effort, drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import Opening, open_run, world_of
+from cluster.faults import FAULTS, AnyFault, BadProposalConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
 
@@ -51,8 +51,7 @@ class Case:
     workers: int
     workers_per_host: int
     seconds: float
-    faults: tuple[str, ...]
-    """As on the command line."""
+    faults: tuple[AnyFault, ...]
     turn_seconds: float = 0.0
     searches: bool = False
     """Whether the configured searcher proposes, and each proposal is made again; otherwise the cheapest there is."""
@@ -89,13 +88,13 @@ class Outcome:
 def random_case(seed: int) -> Case:
     """A case of one to eight workers, some minutes, and up to six kinds of faults."""
     draw = random.Random(derive(seed, "case"))
-    faults = tuple(draw.sample(list(KINDS), draw.choice((0, 1, 1, 2, 2, 3, 4, 6))))
+    kinds = draw.sample(FAULTS, draw.choice((0, 1, 1, 2, 2, 3, 4, 6)))
     return Case(
         seed=seed,
         workers=draw.randint(1, 8),
         workers_per_host=draw.choice((1, 1, 2, 4)),
         seconds=draw.choice((120.0, 240.0, 420.0)),
-        faults=faults,
+        faults=tuple(kind() for kind in kinds),
         turn_seconds=draw.choice((0.0, 0.0, 0.3)),
         searches=draw.random() < 0.05,
         replays=0.02 if draw.random() < 0.2 else 0.0,
@@ -127,7 +126,7 @@ def play(case: Case) -> Outcome:
             effort = drive(world, opening.first, path, auditor, watch)
             auditor.finish(path)
             if case.searches:
-                is_honest = not any(fault.startswith("bad_proposal") for fault in case.faults)
+                is_honest = not any(isinstance(fault, BadProposalConf) for fault in case.faults)
                 _check_rederivable(path, world.proposer, is_honest)
         except BrokenLaw as broken:
             raise Failed(case, broken.law, str(broken), broken.trial, path.read_bytes()) from broken
@@ -251,7 +250,6 @@ def _opening(case: Case) -> Opening:
         turn_seconds=case.turn_seconds,
         faults=list(case.faults),
     )
-    parse_all(cluster.faults, case.seed)
     schedule = replace(plan.conf.schedule, duration_seconds=case.seconds, warmup_seconds=case.seconds / 5)
     plan = replace(plan, conf=replace(plan.conf, cluster=cluster, schedule=schedule, seed=case.seed))
     config = first.config | as_plain(plan.conf)

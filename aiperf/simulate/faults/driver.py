@@ -10,6 +10,7 @@ from aiperf.journal.events import AnyEvent
 from aiperf.journal.messages import Order
 from aiperf.simulate.model.driver_death import Death, DriverKilled
 from aiperf.simulate.model.fault import Fault
+from cluster.faults import DiskFullConf, DriverDiesConf
 
 if TYPE_CHECKING:
     from aiperf.simulate.model.simulated_executor import SimulatedExecutor
@@ -19,37 +20,31 @@ if TYPE_CHECKING:
 class DriverDies(Fault):
     """The driver is killed as it writes or sends; the last line may be torn. The run is resumed after a while."""
 
-    rate: float = 0.01
-    """Of all appends, and of all orders."""
-    seconds: float = 20.0
-    """On average, until the run is resumed."""
+    conf: DriverDiesConf
 
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
-        if self.draw.random() >= self.rate:
+        if self.draw.random() >= self.conf.rate:
             return None
         whole = self.draw.randint(0, len(events))
-        return Death(whole, self.draw.choice((0.0, self.draw.random())), self.draw.expovariate(1 / self.seconds))
+        return Death(whole, self.draw.choice((0.0, self.draw.random())), self.draw.expovariate(1 / self.conf.seconds))
 
     def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
-        if self.draw.random() < self.rate:
-            raise DriverKilled(self.draw.expovariate(1 / self.seconds))
+        if self.draw.random() < self.conf.rate:
+            raise DriverKilled(self.draw.expovariate(1 / self.conf.seconds))
 
 
 @dataclass(slots=True, eq=False)
 class DiskFull(Fault):
     """The disk takes only a part of what is to be written; somebody makes room, and the run is resumed."""
 
-    rate: float = 0.005
-    """Of all appends."""
-    seconds: float = 30.0
-    """On average, until there is room again."""
+    conf: DiskFullConf
 
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
-        if self.draw.random() >= self.rate:
+        if self.draw.random() >= self.conf.rate:
             return None
         whole, torn, down = (
             self.draw.randrange(len(events)),
             self.draw.random(),
-            self.draw.expovariate(1 / self.seconds),
+            self.draw.expovariate(1 / self.conf.seconds),
         )
         return Death(whole, torn, down, is_disk_full=True)

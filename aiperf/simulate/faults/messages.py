@@ -7,19 +7,18 @@ from dataclasses import dataclass
 
 from aiperf.journal.messages import Word, WorkerDown, WorkerUp
 from aiperf.simulate.model.fault import Fault
+from cluster.faults import LateConf, NeverConf, OutOfOrderConf, TwiceConf
 
 
 @dataclass(slots=True, eq=False)
 class Late(Fault):
     """Words are held up, each for itself: those sent later may overtake them."""
 
-    rate: float = 0.2
-    seconds: float = 20.0
-    """At most."""
+    conf: LateConf
 
     def carry(self, word: Word, delay: float) -> Sequence[float]:
-        if self.draw.random() < self.rate:
-            return (delay + self.draw.random() * self.seconds,)
+        if self.draw.random() < self.conf.rate:
+            return (delay + self.draw.random() * self.conf.seconds,)
         return (delay,)
 
 
@@ -27,13 +26,11 @@ class Late(Fault):
 class Twice(Fault):
     """Words arrive twice."""
 
-    rate: float = 0.2
-    apart_seconds: float = 10.0
-    """At most."""
+    conf: TwiceConf
 
     def carry(self, word: Word, delay: float) -> Sequence[float]:
-        if self.draw.random() < self.rate:
-            return (delay, delay + self.draw.random() * self.apart_seconds)
+        if self.draw.random() < self.conf.rate:
+            return (delay, delay + self.draw.random() * self.conf.apart_seconds)
         return (delay,)
 
 
@@ -41,13 +38,11 @@ class Twice(Fault):
 class OutOfOrder(Fault):
     """Words swap places with those sent shortly after them."""
 
-    rate: float = 0.3
-    seconds: float = 0.5
-    """At most."""
+    conf: OutOfOrderConf
 
     def carry(self, word: Word, delay: float) -> Sequence[float]:
-        if self.draw.random() < self.rate:
-            return (delay + self.draw.random() * self.seconds,)
+        if self.draw.random() < self.conf.rate:
+            return (delay + self.draw.random() * self.conf.seconds,)
         return (delay,)
 
 
@@ -55,9 +50,9 @@ class OutOfOrder(Fault):
 class Never(Fault):
     """Words are lost; but for those with which the executor itself tells that a worker is up or gone."""
 
-    rate: float = 0.03
+    conf: NeverConf
 
     def carry(self, word: Word, delay: float) -> Sequence[float]:
-        if not isinstance(word, WorkerUp | WorkerDown) and self.draw.random() < self.rate:
+        if not isinstance(word, WorkerUp | WorkerDown) and self.draw.random() < self.conf.rate:
             return ()
         return (delay,)

@@ -9,6 +9,7 @@ import msgspec
 
 from aiperf.journal.messages import Propose, Proposed, Unproposed
 from aiperf.simulate.model.fault import Fault
+from cluster.faults import BadProposalConf, GeneratorDeadConf
 
 if TYPE_CHECKING:
     from aiperf.simulate.model.simulated_attempt import Worker
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
 class GeneratorDead(Fault):
     """Some workers' generators of proposals never answer."""
 
-    rate: float = 0.15
-    """Of all workers."""
+    conf: GeneratorDeadConf
 
     def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
-        if self.draw.random() < self.rate:
+        if self.draw.random() < self.conf.rate:
             worker.is_generating = False
 
     def asked(self, worker: Worker, order: Propose, answer: Proposed | Unproposed) -> Proposed | Unproposed | None:
@@ -34,10 +34,10 @@ class GeneratorDead(Fault):
 class BadProposal(Fault):
     """A generator answers with what cannot be built, or says that it has nothing to propose."""
 
-    rate: float = 0.1
+    conf: BadProposalConf
 
     def asked(self, worker: Worker, order: Propose, answer: Proposed | Unproposed) -> Proposed | Unproposed | None:
-        if self.draw.random() >= self.rate:
+        if self.draw.random() >= self.conf.rate:
             return answer
         if isinstance(answer, Proposed) and self.draw.random() < 0.7:
             if self.draw.random() < 0.3:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiperf.journal.messages import Order, Train
 from aiperf.simulate.model.fault import Fault
+from cluster.faults import CheckpointsUnwrittenConf, CheckpointsVanishConf, CrashConf, MemoryRunsOutConf
 
 if TYPE_CHECKING:
     from aiperf.simulate.model.simulated_attempt import Attempt, Worker
@@ -17,24 +18,22 @@ if TYPE_CHECKING:
 class Crash(Fault):
     """An attempt crashes, and its worker lives on."""
 
-    rate: float = 0.1
-    final: float = 0.2
-    """Share of crashes after which another attempt must end the same way: the trial diverged."""
+    conf: CrashConf
 
     def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
-        if self.draw.random() < self.rate:
+        if self.draw.random() < self.conf.rate:
             attempt.fate.crashes_in = self.draw.randrange(4)
-            attempt.fate.crash_can_be_retried = self.draw.random() >= self.final
+            attempt.fate.crash_can_be_retried = self.draw.random() >= self.conf.final
 
 
 @dataclass(slots=True, eq=False)
 class MemoryRunsOut(Fault):
     """Memory runs out in the midst of an epoch: it begins again with the next smaller batch, or fails where there is none."""
 
-    rate: float = 0.2
+    conf: MemoryRunsOutConf
 
     def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
-        if self.draw.random() < self.rate:
+        if self.draw.random() < self.conf.rate:
             attempt.fate.out_of_memory_in = self.draw.randrange(3)
 
 
@@ -42,10 +41,10 @@ class MemoryRunsOut(Fault):
 class CheckpointsVanish(Fault):
     """Checkpoints of a trial disappear from the folder when somebody is about to need them."""
 
-    rate: float = 0.1
+    conf: CheckpointsVanishConf
 
     def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
-        if isinstance(order, Train) and self.draw.random() < self.rate:
+        if isinstance(order, Train) and self.draw.random() < self.conf.rate:
             needed = order.trial if order.first_epoch > 1 else order.parent
             if needed is not None:
                 cluster.world.checkpoints.drop(needed)
@@ -55,8 +54,8 @@ class CheckpointsVanish(Fault):
 class CheckpointsUnwritten(Fault):
     """The disk takes none of an attempt's checkpoints."""
 
-    rate: float = 0.2
+    conf: CheckpointsUnwrittenConf
 
     def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
-        if self.draw.random() < self.rate:
+        if self.draw.random() < self.conf.rate:
             attempt.fate.has_no_disk = True

@@ -1,7 +1,7 @@
 """What every fault is: it looks on at certain moments of a simulation, its hooks, and takes a hand through the executor.
 
-A fault draws from a seed of its own, so that faults compose in any number. Parameters have defaults that hurt a run of some
-minutes; `fault_words` reads them from the command line.
+A fault draws from a seed of its own, so that faults compose in any number. Its parameters are its configuration's
+(`cluster/faults.py`), whose defaults hurt a run of some minutes.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import folding, read
 from aiperf.planning.plan import run_folder
 from aiperf.train.trainer_config import ELEMENT_BYTES
+from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
 
 
@@ -134,7 +135,7 @@ def calibrated(conf: SimulatedConf, found: Profile) -> SimulatedConf:
     typical = median(speeds.values())
     spread = pstdev(speeds.values()) / typical if len(speeds) > 1 else conf.speed_spread
     copied = [parameters * 8 / seconds for seconds, parameters in found.checkpoint_seconds]
-    losses = [f"worker_lost(rate={min(1.0, found.losses / found.attempts):.4f}, when=any)"] if found.losses else []
+    losses = [WorkerLostConf(rate=round(min(1.0, found.losses / found.attempts), 4))] if found.losses else []
     return replace(
         conf,
         accelerators=found.ranks,

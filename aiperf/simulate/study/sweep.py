@@ -72,7 +72,7 @@ def announced(conf: RunConf) -> str:
     return (
         f"simulated clusters: {duration(schedule.duration_seconds)} of a virtual clock each, "
         f"{duration(schedule.warmup_seconds)} of them warm-up; searcher {conf.searcher.name}, tuning {conf.hpo.name}, "
-        f"faults: {', '.join(conf.cluster.faults) or 'none'}. No work is done, and no such score is ever ranked."
+        f"faults: {', '.join(map(str, conf.cluster.faults)) or 'none'}. No work is done, and no such score is ever ranked."
     )
 
 

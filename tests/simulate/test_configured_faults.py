@@ -1,0 +1,172 @@
+"""Faults are configured as everything else is: typed records of a list, each a class that knows its fields and their ranges."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from aiperf.cli.help import main as help_of_a_run
+from aiperf.config import as_plain, configure, from_plain
+from aiperf.errors import BadConfiguration
+from aiperf.simulate.faults.building import build_fault, build_faults
+from aiperf.simulate.model.fault import Fault
+from aiperf.simulate.session import open_run
+from cluster.faults import FAULTS, AnyFault, CrashConf, FaultConf, LateConf, WorkerLostConf
+from cluster.simulated import SimulatedConf
+
+SIMULATED = "+cluster=simulated"
+KINDS = {str(fields(fault)[0].default): fault for fault in FAULTS}
+
+
+def faults_of(*words: str) -> list[AnyFault]:
+    cluster = configure([SIMULATED, *words]).cluster
+    assert isinstance(cluster, SimulatedConf)
+    return cluster.faults
+
+
+def test_every_fault_is_configured_by_its_kind_and_built() -> None:
+    configured = faults_of(f"cluster.faults=[{','.join(f'{{kind: {kind}}}' for kind in KINDS)}]")
+
+    assert configured == [fault() for fault in FAULTS]
+    for conf in configured:
+        fault = build_fault(conf)
+        assert f"{type(fault).__name__}Conf" == type(conf).__name__
+        hooks = [name for name in vars(Fault) if not name.startswith("_") and name not in ("seed", "draw")]
+        assert any(getattr(type(fault), hook) is not getattr(Fault, hook) for hook in hooks), type(fault)
+
+
+def test_every_field_of_every_fault_can_be_given_in_its_record_and_by_itself() -> None:
+    given: list[dict[str, Any]] = [
+        {each.name: 0.5 if isinstance(each.default, float) else "before" for each in fields(fault)[1:]}
+        for fault in FAULTS
+    ]
+    kinds = [{"kind": kind} for kind in KINDS]
+
+    in_the_list = faults_of(f"cluster.faults={written([a | b for a, b in zip(kinds, given, strict=True)])}")
+    one_by_one = faults_of(
+        f"cluster.faults={written(kinds)}",
+        *(f"cluster.faults.{place}.{name}={value}" for place, own in enumerate(given) for name, value in own.items()),
+    )
+
+    assert in_the_list == one_by_one == [fault(**own) for fault, own in zip(FAULTS, given, strict=True)]
+
+
+def written(records: list[dict[str, Any]]) -> str:
+    inside = [", ".join(f"{name}: {value}" for name, value in record.items()) for record in records]
+    return f"[{','.join(f'{{{each}}}' for each in inside)}]"
+
+
+def test_help_shows_every_field_of_every_fault_with_its_default_its_range_and_its_meaning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    help_of_a_run()
+
+    said = capsys.readouterr().out
+    for kind, fault in KINDS.items():
+        of_this_one = said.partition(f"{{kind: {kind}, ")[2].partition("{kind: ")[0]
+        for each in fields(fault)[1:]:
+            default = f"{each.default:g}" if isinstance(each.default, float) else each.default
+            assert f"{each.name}: {default}" in of_this_one.partition("}")[0]
+            assert re.search(rf"\n +{each.name} {each.metadata['range'].words}\. \w.*\.\n", of_this_one), each.name
+
+
+LATE = "cluster.faults=[{kind: late}]"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["faults=[{kind: worker_lots}]"], "there is no kind 'worker_lots' (did you mean 'worker_lost'?)"),
+        (["faults=[{kind: late},{kind: crash, rat: 1}]"], "crash of cluster.faults has no field 'rat' (did you mean 'rate'?)"),
+        (["faults=[{kind: crash, back: 1}]"], "crash of cluster.faults has no field 'back'; it has final, rate"),
+        (["faults=[late]"], "a list of records {kind: KIND, …}; found 'late' (did you mean {kind: late}?)"),
+        (["faults=[3]"], "cluster.faults is a list of records {kind: KIND, …}; found 3"),
+        (["faults=[{rate: 0.1}]"], "says its kind, {kind: KIND, …}; found {rate: 0.1}. There are worker_lost, worker_hung"),
+        (["faults=late"], "cluster.faults is a list of records {kind: KIND, …}; found cluster.faults=late"),
+        (["faults=null"], "cluster.faults is a list of records {kind: KIND, …}; found cluster.faults=null"),
+        (["faults=[{kind: crash, rate: often}]"], "cluster.faults.0.rate is a number; found often"),
+        (["faults=[{kind: crash, rate: null}]"], "cluster.faults.0.rate is a number; found None"),
+        (["faults=[{kind: crash, rate: 1.5}]"], "rate lies between 0 and 1; found 1.5 in {kind: crash, rate: 1.5}"),
+        (["faults=[{kind: worker_lost, when: befor}]"], "when is one of before, during, after, any; found 'befor'"),
+        (["faults=[{kind: late, seconds: 0}]"], "seconds is above 0 and finite; found 0.0"),
+        (["faults=[{kind: late, seconds: nan}]"], "seconds is above 0 and finite; found nan"),
+        ([LATE, "faults.0.rte=1"], "a record of cluster.faults has no field 'rte' (did you mean 'rate'?)"),
+        ([LATE, "faults.0.factor=2"], "late of cluster.faults has no field 'factor'; it has rate, seconds"),
+        ([LATE, "faults.1.rate=1"], "cluster.faults has records 0 to 0; found cluster.faults.1.rate=1"),
+        (["faults.0.rate=1"], "cluster.faults is empty, so there is no record 0; found cluster.faults.0.rate=1"),
+        ([LATE, "faults.0.rate=x"], "cluster.faults.0.rate is a number; found cluster.faults.0.rate=x"),
+        ([LATE, "faults.0.rate=2"], "rate lies between 0 and 1; found 2.0"),
+        ([LATE, "faults.0.kind=crash"], "has no field 'kind'"),
+        ([LATE, "faults=[]"], "an option is given once; cluster.faults is given twice"),
+        (["links=3"], "cluster.links is a list of records {width: …, latency_seconds: …, bytes_per_second: …}; found"),
+        (["links=[{wdth: 3}]"], "a record of cluster.links has no field 'wdth' (did you mean 'width'?)"),
+        (["links=[{width: x}]"], "cluster.links: width is a whole number; found"),
+        (["links.0.wdth=3"], "a record of cluster.links has no field 'wdth' (did you mean 'width'?)"),
+    ],
+)  # fmt: skip
+def test_a_wrong_kind_field_or_value_inside_a_list_is_refused_with_the_nearest_right_one(
+    words: list[str], said: str
+) -> None:
+    with pytest.raises(BadConfiguration) as refused:
+        configure([SIMULATED, *(f"cluster.{word.removeprefix('cluster.')}" for word in words)])
+
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_fault_out_of_its_range_cannot_be_made_from_python_either() -> None:
+    with pytest.raises(ValueError, match=r"rate lies between 0 and 1; found -0\.1"):
+        CrashConf(rate=-0.1)
+
+
+def test_one_field_of_one_layer_of_links_can_be_given() -> None:
+    cluster = configure([SIMULATED, "cluster.links.1.latency_seconds=1e-3"]).cluster
+
+    assert isinstance(cluster, SimulatedConf)
+    assert [link.latency_seconds for link in cluster.links] == [5e-6, 1e-3, 2e-5]
+
+
+def test_the_first_line_holds_every_field_of_every_fault_and_makes_them_again() -> None:
+    conf = configure([SIMULATED, "cluster.faults=[{kind: crash, rate: 0.3}, {kind: worker_lost, when: before}]"])
+
+    first = open_run(conf).first
+    plain = msgspec.json.decode(msgspec.json.encode(first.config))
+
+    assert plain["cluster"]["faults"] == [
+        {"kind": "crash", "rate": 0.3, "final": 0.2},
+        {"kind": "worker_lost", "rate": 0.15, "when": "before"},
+    ]
+    assert from_plain(plain) == from_plain(as_plain(conf)) == conf
+
+
+def test_a_fault_is_told_as_it_is_written() -> None:
+    fault = WorkerLostConf(rate=0.5, when="before")
+
+    assert str(fault) == "{kind: worker_lost, rate: 0.5, when: before}"
+    assert faults_of(f"cluster.faults=[{fault},{LateConf()}]") == [fault, LateConf()]
+
+
+def test_two_faults_of_one_kind_draw_apart_and_equal_seeds_draw_alike() -> None:
+    first, second = build_faults([LateConf(), LateConf()], seed=1)
+    again, _ = build_faults([LateConf(), LateConf()], seed=1)
+
+    drawn = first.draw.random()
+    assert drawn != second.draw.random()
+    assert drawn == again.draw.random()
+
+
+def test_the_page_on_simulation_names_every_fault_with_every_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", page, re.MULTILINE)
+
+    def fields_of(fault: type[FaultConf]) -> list[str]:
+        return sorted(each.name for each in fields(fault)[1:])
+
+    assert {kind: sorted(re.findall(r"`(\w+)`", text)) for kind, text in rows} == {
+        kind: fields_of(fault) for kind, fault in KINDS.items()
+    }

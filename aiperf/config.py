@@ -31,7 +31,7 @@ from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.train.trainer_config import TrainerConf
 from cluster.faults import FAULTS, FaultConf, UnusableFault
 from cluster.simulated import CLUSTERS, ClusterConf
-from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf
+from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf, UnusableConf
 
 
 @dataclass
@@ -224,6 +224,8 @@ def configure(words: Sequence[str]) -> RunConf:
             raise BadConfiguration(_told(_first_cause(error), words)) from error
         except UnusableFault as error:
             raise BadConfiguration(f"cluster.faults: {error}") from error
+        except UnusableConf as error:
+            raise BadConfiguration(str(error)) from error
     assert isinstance(built, RunConf)
     return built
 

@@ -61,12 +61,14 @@ class MorphismConf(SearcherConf):
     beta: float = 2.0
     """Standard deviations in the upper confidence bound: 0 only exploits, larger explores more."""
 
-    def build(self) -> Morphing:
-        """The searcher; raises UnusableConf."""
-        from searchers.morphing import Morphing  # numpy and scipy are needed here alone
-
+    def __post_init__(self) -> None:
         _at_least(self.name, 1, parents=self.parents, candidates=self.candidates, morphs=self.morphs)
         _at_least(self.name, 0, beta=self.beta)
+
+    def build(self) -> Morphing:
+        """The searcher."""
+        from searchers.morphing import Morphing  # numpy and scipy are needed here alone
+
         return Morphing(self.parents, self.candidates, self.morphs, self.beta)
 
 
@@ -81,9 +83,11 @@ class EvolutionConf(SearcherConf):
     morphs: int = 2
     """The most morphs of a child; from 1 to this many are drawn."""
 
-    def build(self) -> Evolution:
-        """The searcher; raises UnusableConf."""
+    def __post_init__(self) -> None:
         _at_least(self.name, 1, tournament=self.tournament, morphs=self.morphs)
+
+    def build(self) -> Evolution:
+        """The searcher."""
         return Evolution(self.tournament, self.morphs)
 
 
@@ -96,9 +100,11 @@ class RandomConf(SearcherConf):
     morphs: int = 2
     """The most morphs of a child; from 1 to this many are drawn."""
 
-    def build(self) -> RandomSearch:
-        """The searcher; raises UnusableConf."""
+    def __post_init__(self) -> None:
         _at_least(self.name, 1, morphs=self.morphs)
+
+    def build(self) -> RandomSearch:
+        """The searcher."""
         return RandomSearch(self.morphs)
 
 
@@ -113,12 +119,14 @@ class TpeConf(HpoConf):
     candidates: int = 24
     """Points that TPE draws and compares."""
 
-    def build(self) -> Tuner:
-        """The tuner; raises UnusableConf."""
-        from searchers.tpe import Tpe  # Optuna takes a good part of a second, and most runs' driver never tunes itself
-
+    def __post_init__(self) -> None:
         _at_least(self.name, 1, candidates=self.candidates)
         _at_least(self.name, 0, startup_trials=self.startup_trials)
+
+    def build(self) -> Tuner:
+        """The tuner."""
+        from searchers.tpe import Tpe  # Optuna takes a good part of a second, and most runs' driver never tunes itself
+
         return Tpe(self.startup_trials, self.candidates)
 
 

@@ -22,6 +22,8 @@ from searchers.history import Space
 
 BYTES_PER_CHECKPOINTED_PARAMETER = 8
 """Weight and momentum, FP32 each."""
+KEPT = RETAINED + 1
+"""Checkpoints of finished trials: of the best that can grow, and of the best that cannot."""
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
     from aiperf.drive.session import ExecutorOf
@@ -113,7 +115,7 @@ def describe_plan(plan: Plan) -> str:
     epoch = counted.epoch_flops(data.training_images, data.validation_images)
     limits = [epoch_limit(conf.schedule, round_) for round_ in range(1, len(conf.schedule.epochs) + 1)]
     accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
-    checkpoints = RETAINED * BYTES_PER_CHECKPOINTED_PARAMETER * counted.parameters
+    checkpoints = KEPT * BYTES_PER_CHECKPOINTED_PARAMETER * counted.parameters
     lines = [
         (
             "data set",
@@ -141,8 +143,8 @@ def describe_plan(plan: Plan) -> str:
         ("search", f"{conf.searcher.name}; {conf.hpo.name} from round {space.tuning_from_round}"),
         (
             "disk",
-            f"{size(checkpoints)} of checkpoints under {conf.runs}/ ({RETAINED} kept), "
-            f"up to {size(conf.budget.factor * checkpoints)} as networks grow"
+            f"{size(checkpoints)} of checkpoints under {conf.runs}/ ({KEPT} kept), "
+            f"up to {size(conf.budget.factor * checkpoints)} as networks grow; besides, those of trials in training"
             if conf.cluster is None
             else "a journal and a report; nothing is trained",
         ),

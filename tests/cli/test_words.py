@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from aiperf.cli.arguments import VERBS
-from aiperf.config import GROUPS, choices, configure, option_names
+from aiperf.config import GROUPS, choices, configure, name_of_choice, option_names, schemas_of_parts
+from aiperf.journal.journal import NAME
 from aiperf.planning.plan import first_event, make_plan, this_machine
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.session import open_run, world_of
 from aiperf.system.describe import describe
 from cluster.simulated import SimulatedConf
 from tests.cli.user import User, write_run
 from tests.journals import ended, started
 
+TINY = (
+    "+cluster=simulated",
+    *("cluster.workers=8", "cluster.accelerators=1", "cluster.flops=2e9", "cluster.join_seconds=2"),
+    *("cluster.compile_seconds=1", "cluster.build_seconds=0.5"),
+    *("dataset=synthetic", "dataset.image=8", "dataset.channels=1", "dataset.training_images=400"),
+    *("dataset.validation_images=100", "start=digits_small", "budget.batch=8", "searcher=random", "hpo=off"),
+    *("schedule.duration_seconds=600", "schedule.warmup_seconds=100", "schedule.epochs=[2]"),
+)
+"""A simulated run of hundreds of trials in a second."""
 SET_BY_THE_CHOICE = {"dataset.name", "searcher.name", "hpo.name", "cluster.kind"}
 
 
@@ -40,6 +53,16 @@ def test_every_verb_has_a_help_of_its_own_of_the_same_form(aiperf: User, verb: s
     assert f"\nexamples:\n  python -m aiperf {verb}" in answer.out
     assert max(map(len, answer.out.splitlines())) <= 110
     assert answer == aiperf(verb, "-h") == aiperf("help", verb)
+
+
+def test_help_shows_each_choice_with_every_option_that_is_its_own(aiperf: User) -> None:
+    said = aiperf("--help").out
+
+    for part, schemas in schemas_of_parts().items():
+        for schema in schemas if len(schemas) > 1 else ():
+            own = said.partition(f"\n{part} ({name_of_choice(schema)}): ")[2].partition("\n\n")[0]
+            for name in inspect.get_annotations(schema).keys() - {"name", "kind", "module", "usual_start"}:
+                assert f"\n  {part}.{name}=" in own, (part, schema, name)
 
 
 def test_help_may_be_asked_for_after_options_too(aiperf: User) -> None:
@@ -119,6 +142,16 @@ def test_a_misspelt_word_is_refused_with_the_nearest_right_one(
         (("seed=1", "seed"), "did you mean 'seed=…'?"),
         (("--fast",), "an option is written key=value; found '--fast'"),
         (("resume_until=3",), "it needs resume=RUN"),
+        (("limits.spares=-1",), "limits.spares is at least 0; found -1"),
+        (("seed=1", "seed=2"), "seed is given twice, by seed=1 and by seed=2: leave one out"),
+        (
+            ("budget={factor: 3}", "budget.factor=2"),
+            "budget.factor is given twice, by budget={factor: 3} and by budget.fac",
+        ),
+        (("dataset=digits", "dataset=synthetic"), "dataset is given twice"),
+        (("searcher=random", "searcher.morphs=0"), "random.morphs is at least 1, not 0"),
+        (("searcher.beta=-1", "dry_run=true"), "morphism.beta is at least 0, not -1.0"),
+        (("hpo.candidates=0",), "tpe.candidates is at least 1, not 0"),
     ],
 )
 def test_what_cannot_become_a_run_is_refused_before_anything_starts(
@@ -144,6 +177,23 @@ def test_a_dry_run_prints_the_plan_and_creates_nothing(aiperf: User, tmp_path: P
     assert rows["first graph"].startswith("digits_small: ")
     assert rows["reckoned for"].endswith(f"(this machine, {describe().host})")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_reckons_with_as_many_checkpoints_as_a_run_keeps(aiperf: User, tmp_path: Path) -> None:
+    conf = configure([*TINY, "budget.factor=1.3"])  # so that some trials can grow no more
+    opening = open_run(conf)
+    kept: list[int] = []
+    drive(
+        world_of(opening),
+        opening.first,
+        tmp_path / NAME,
+        after_turn=lambda driver: kept.append(len(driver.run.retained)),
+    )
+
+    disk = aiperf("dry_run=true").out.partition("disk ")[2]
+
+    assert f"({max(kept)} kept)" in disk
+    assert disk.rstrip().endswith("as networks grow; besides, those of trials in training")
 
 
 def test_a_dry_run_of_another_schedule_and_start_shows_theirs(aiperf: User) -> None:

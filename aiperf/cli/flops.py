@@ -11,13 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from aiperf.cli.graphs import add_graph_arguments, graph_of
+from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATION_IMAGES
 from aiperf.errors import BadConfiguration
 from aiperf.units import operations, size
 from morphism import KINDS, Cost, cost
-
-IMAGENET_TRAINING_IMAGES = 1_281_167
-IMAGENET_VALIDATION_IMAGES = 50_000
-
 
 DESCRIPTION = "Counts a network's floating-point operations per image by the AIPerf paper's formulas (Tables I and II)."
 EXAMPLES = ("resnet50_v1", "resnet20 --json", "grown.json --batch 64")

@@ -8,7 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
-from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD
+from aiperf.data.description import (
+    CIFAR10_MEAN,
+    CIFAR10_STD,
+    IMAGENET_CLASSES,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    IMAGENET_TRAINING_IMAGES,
+    IMAGENET_VALIDATION_IMAGES,
+    DataSet,
+)
 from aiperf.errors import BadConfiguration
 
 CacheKind = Literal["auto", "decoded", "encoded", "none"]
@@ -47,6 +56,10 @@ class DataSetConf:
     """What describes, opens and checks the set: a `set_module.SetModule`. By name, since opening takes torch."""
     usual_start: ClassVar[str] = "resnet50_v1"
     """The starting graph where none is named: the paper's."""
+
+    def published(self) -> DataSet | None:
+        """The set in numbers as its authors published it; None: it has only the numbers that its files or its options give."""
+        return None
 
 
 @dataclass
@@ -135,6 +148,9 @@ class Cifar10Conf(FilesConf):
     usual_start: ClassVar[str] = "resnet20"
     name: str = "cifar10"
 
+    def published(self) -> DataSet:
+        return DataSet(self.name, 50_000, 10_000, 10, 32, 3, CIFAR10_MEAN, CIFAR10_STD)
+
 
 @dataclass
 class ImagesConf(FilesConf):
@@ -188,6 +204,18 @@ class ImagenetConf(FilesConf):
     def __post_init__(self) -> None:
         super().__post_init__()
         _one_of(self, "format", get_args(Format))
+
+    def published(self) -> DataSet:
+        return DataSet(
+            self.name,
+            IMAGENET_TRAINING_IMAGES,
+            IMAGENET_VALIDATION_IMAGES,
+            IMAGENET_CLASSES,
+            224,
+            3,
+            IMAGENET_MEAN,
+            IMAGENET_STD,
+        )
 
     def as_images(self) -> ImagesConf:
         """The same set as a folder of images of 224 pixels, cropped ImageNet's way."""

@@ -27,7 +27,7 @@ from aiperf.data.pixels import Normaliser
 from aiperf.data.samples import Samples
 from aiperf.data.set_module import module_of
 from aiperf.data.streamed import Streamed
-from aiperf.data.survey import cifar10_binary, listing
+from aiperf.data.survey import listing
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
@@ -64,7 +64,7 @@ def open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
             cache = None
     pixels = cache.records() if cache is not None else np.concatenate([cifar10.pixels(file) for file in files])
     stored = torch.from_numpy(pixels.reshape(-1, 32, 32, 3))
-    description = cifar10_binary(conf)
+    description = conf.published()
     normalise = Normaliser(32, description.mean, description.std)
     cut = description.training_images
     return OpenData(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.data import cifar10
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, FilesConf, ImagesConf
 from aiperf.data.description import CIFAR10_MEAN, CIFAR10_STD, DataSet
 from aiperf.data.errors import MissingData
@@ -43,10 +42,13 @@ def describe(conf: DataSetConf) -> DataSet:
     return module_of(conf).describe(conf)
 
 
-def cifar10_binary(conf: Cifar10Conf) -> DataSet:
-    """CIFAR-10 as it was published."""
-    records = cifar10.RECORDS
-    return DataSet(conf.name, 5 * records, records, len(cifar10.CLASSES), 32, 3, CIFAR10_MEAN, CIFAR10_STD)
+def describe_without_files(conf: DataSetConf) -> DataSet:
+    """As `describe`, but a published set whose folder is not named is described as it was published: for who reads no image.
+
+    Raises as `describe` does.
+    """
+    published = conf.published() if isinstance(conf, FilesConf) and conf.root is None else None
+    return describe(conf) if published is None else published
 
 
 def cifar10_folders(conf: Cifar10Conf) -> ImagesConf:

@@ -23,7 +23,7 @@ from aiperf.data.pack import pack as pack_shards
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.samples import Samples
 from aiperf.data.set_module import module_of
-from aiperf.data.survey import cifar10_binary, listing, root_of
+from aiperf.data.survey import listing, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
@@ -112,7 +112,7 @@ def prepare_cifar10(
                 progress.advance(task)
     size = sum(line.bytes for line in lines)
     return PrepareReport(
-        cifar10_binary(conf), len(lines), len(lines), size, (), conf.corrupt_limit, set_checksum(lines), held.path, 0
+        conf.published(), len(lines), len(lines), size, (), conf.corrupt_limit, set_checksum(lines), held.path, 0
     )
 
 

@@ -15,18 +15,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf.config import RunConf
-from aiperf.data.dataset_config import Cifar10Conf, ImagenetConf
-from aiperf.data.description import (
-    CIFAR10_MEAN,
-    CIFAR10_STD,
-    IMAGENET_CLASSES,
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    IMAGENET_TRAINING_IMAGES,
-    IMAGENET_VALIDATION_IMAGES,
-    DataSet,
-)
-from aiperf.data.survey import describe as describe_data
+from aiperf.data.survey import describe_without_files
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import ending_on_interrupt
 from aiperf.errors import BadConfiguration
@@ -97,7 +86,7 @@ def open_run(conf: RunConf) -> Opening:
         cores=0,
         memory_bytes=conf.budget.memory_bytes or cluster.memory_bytes,
     )
-    plan = make_plan(replace(conf, cluster=cluster), shape, _dataset(conf))
+    plan = make_plan(replace(conf, cluster=cluster), shape, describe_without_files(conf.dataset))
     if profile is not None and (ceiling := profile.ceilings.get(plan.graph.fingerprint)) is not None:
         cluster = replace(cluster, ceiling=ceiling)  # of the same starting graph alone: it says nothing of another
         plan = replace(plan, conf=replace(plan.conf, cluster=cluster))
@@ -153,25 +142,6 @@ def told(effort: Effort, simulated_seconds: float) -> str:
     if effort.incarnations > 1:
         lines.insert(1, f"{effort.incarnations} drivers, {effort.incarnations - 1} of which died")
     return "\n".join(lines)
-
-
-def _dataset(conf: RunConf) -> DataSet:
-    """The published sets need not lie here."""
-    chosen = conf.dataset
-    if isinstance(chosen, ImagenetConf) and chosen.root is None:
-        return DataSet(
-            chosen.name,
-            IMAGENET_TRAINING_IMAGES,
-            IMAGENET_VALIDATION_IMAGES,
-            IMAGENET_CLASSES,
-            224,
-            3,
-            IMAGENET_MEAN,
-            IMAGENET_STD,
-        )
-    if isinstance(chosen, Cifar10Conf) and chosen.root is None:
-        return DataSet(chosen.name, 50_000, 10_000, 10, 32, 3, CIFAR10_MEAN, CIFAR10_STD)
-    return describe_data(chosen)
 
 
 def _check(conf: SimulatedConf) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,10 +14,11 @@ from aiperf.accounting.score import score, window
 from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf
-from aiperf.data.dataset_config import ImagenetConf, SyntheticConf
+from aiperf.data.dataset_config import FilesConf, ImagenetConf, SyntheticConf
+from aiperf.data.description import DataSet
 from aiperf.drive.driver import Driver
 from aiperf.errors import BadConfiguration
-from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunStarted, TrialPrepared, Work
+from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunStarted, TrialFinished, TrialPrepared, Work
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.incarnations import drive
@@ -51,6 +53,29 @@ def journal(conf: RunConf, path: Path) -> Path:
     opening = open_run(conf)
     drive(world_of(opening), opening.first, path)
     return path
+
+
+@dataclass
+class Clouds(FilesConf):
+    """A set that nothing in the product knows of, and whose module is not there."""
+
+    module: ClassVar[str] = "somewhere.clouds"
+    name: str = "clouds"
+
+    def published(self) -> DataSet:
+        return DataSet(self.name, 1_000, 200, 7, 64, 3, (0.5,) * 3, (0.25,) * 3)
+
+
+def test_any_published_set_can_be_simulated_where_its_files_do_not_lie(tmp_path: Path) -> None:
+    opening = open_run(replace(configured(hours=0.5), dataset=Clouds()))
+    drive(world_of(opening), opening.first, tmp_path / NAME)
+
+    started, *lines = read(tmp_path / NAME)
+    assert isinstance(started, RunStarted)
+    assert (started.dataset["training_images"], started.dataset["classes"]) == (1_000, 7)
+    assert any(isinstance(line, TrialFinished) for line in lines)
+    with pytest.raises(ModuleNotFoundError, match="somewhere"):  # its files are named, and asked for
+        open_run(replace(configured(), dataset=Clouds(root=str(tmp_path))))
 
 
 FAULTS: list[AnyFault] = [

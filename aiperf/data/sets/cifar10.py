@@ -12,7 +12,7 @@ from aiperf.data.dataset_config import Cifar10Conf
 from aiperf.data.description import DataSet
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.sets import images
-from aiperf.data.survey import cifar10_binary, cifar10_folders, root_of
+from aiperf.data.survey import cifar10_folders, root_of
 
 if TYPE_CHECKING:
     from aiperf.data.opened import OpenData
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def describe(conf: Cifar10Conf) -> DataSet:
     """The set in numbers: as published, or by the names of its files."""
     if cifar10.find(root_of(conf)) is not None:
-        return cifar10_binary(conf)
+        return conf.published()
     return images.describe(cifar10_folders(conf))
 
 

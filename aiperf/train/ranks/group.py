@@ -16,10 +16,8 @@ comes meanwhile waits.
 
 from __future__ import annotations
 
-import os
 import queue
 import socket
-import tempfile
 import threading
 import time
 from concurrent.futures import Future
@@ -29,17 +27,14 @@ from pathlib import Path
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Heartbeat, Sum, Train, Word
-from aiperf.scratch import MARK
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks import fault_attribution, started_group
 from aiperf.train.ranks.hang_watch import Watch
-from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.process_progress import Progress
-from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
-from aiperf.train.ranks.rendezvous import HorovodRendezvous
-from aiperf.train.ranks.started_group import NotStarted, Ranks
+from aiperf.train.ranks.protocol import Do, Failed, Ready
+from aiperf.train.ranks.started_group import NotStarted, Ranks, Recipe
 from aiperf.train.stages import Stage
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
@@ -90,10 +85,7 @@ class RankGroup:
                 f"a rank needs an accelerator of its own; found trainer.ranks={ranks} for {accelerators}: use at most that many"
             )
         self._conf = conf
-        self._dataset = dataset
-        self._start_graph = start_graph
-        self._run_folder = run_folder
-        self._cores = cores
+        self._recipe = Recipe(conf, dataset, start_graph, run_folder, cores, worker)
         self._worker = worker
         self._devices: list[int | None] = list(range(ranks)) if accelerators else [None] * ranks
         self._checkpoints = CheckpointFolder(run_folder / "checkpoints")
@@ -250,38 +242,15 @@ class RankGroup:
 
     def _start_ranks(self) -> Ranks:
         count = len(self._devices)
-        # in the run's own, which goes with the run however it ends; elsewhere where this group has no run around it
-        folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
-        heartbeats = HeartbeatFile(folder / "heartbeats", count, create=True)
-        rendezvous = HorovodRendezvous() if count > 1 else None
-        ranks = Ranks([], heartbeats, folder, rendezvous)
+        ranks = self._recipe.open(count)
         self._set_ranks(ranks)
-        cores = max(1, self._cores // count)
-        (self._run_folder / "logs").mkdir(parents=True, exist_ok=True)
         try:
             for rank, device in enumerate(self._devices):
-                setup = Setup(
-                    conf=self._conf,
-                    dataset=self._dataset,
-                    start_graph=self._start_graph,
-                    checkpoints=self._checkpoints.path,
-                    ceilings=self._run_folder / "ceilings",
-                    rank=rank,
-                    ranks=count,
-                    accelerator=device,
-                    threads=self._conf.threads or cores,
-                    cores=cores,
-                    heartbeats=folder / "heartbeats",
-                    meeting=folder / "meeting",
-                )
-                environment = rendezvous.environment(rank, count) if rendezvous is not None else {}
-                log = self._run_folder / "logs" / f"worker-{self._worker}-rank-{rank}.log"
-                heartbeats.enter(rank, Stage.IMPORT, self._conf.start_seconds)
-                process = RankProcess(setup, environment, log)
+                process = self._recipe.start(ranks, rank, count, device)
                 with self._lock:
                     ranks.processes.append(process)
             now = time.monotonic()
-            ranks.watch = Watch(heartbeats, [Progress(process.pid, now) for process in ranks.processes])
+            ranks.watch = Watch(ranks.heartbeats, [Progress(process.pid, now) for process in ranks.processes])
             self._await_ready(ranks)
         except BaseException:
             self._set_ranks(None)

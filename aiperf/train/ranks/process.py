@@ -43,7 +43,9 @@ class RankProcess:
                     **os.environ,
                     "OMP_NUM_THREADS": threads,
                     "MKL_NUM_THREADS": threads,
+                    # whichever collective it is: its ranks are all on this host
                     "GLOO_SOCKET_IFNAME": "lo",
+                    "NCCL_SOCKET_IFNAME": "lo",
                     "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
                     **environment,
                 },

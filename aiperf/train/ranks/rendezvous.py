@@ -7,8 +7,18 @@ from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 
 from aiperf.train.trainer_config import PEER_SECONDS
+
+
+def open_rendezvous(collective: str, ranks: int) -> HorovodRendezvous | None:
+    """The place where so many ranks meet, by `trainer.collective`; None where none of theirs is Horovod, which alone needs it.
+
+    `auto` may come to Horovod wherever it is installed; whether it can be used is known only once a rank has loaded torch.
+    """
+    may_be_horovod = collective == "horovod" or (collective == "auto" and find_spec("horovod") is not None)
+    return HorovodRendezvous() if ranks > 1 and may_be_horovod else None
 
 
 class HorovodRendezvous:
@@ -55,7 +65,6 @@ class HorovodRendezvous:
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
             "HOROVOD_GLOO_IFACE": "lo",
-            "NCCL_SOCKET_IFNAME": "lo",
             "HOROVOD_HOSTNAME": "localhost",
             "HOROVOD_RANK": str(rank),
             "HOROVOD_SIZE": str(ranks),

@@ -1,0 +1,62 @@
+"""What a start of ranks opens for them to meet: a server for Horovod's alone, and no connection off this host for any."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from aiperf.train.ranks import rendezvous
+from aiperf.train.ranks.started_group import Recipe
+from aiperf.train.trainer_config import TrainerConf
+from morphism import encode
+from tests.train.orders import IMAGES, plain_graph
+
+
+@pytest.mark.parametrize(
+    ("collective", "is_installed", "ranks", "meets_at_a_server"),
+    [
+        ("horovod", True, 2, True),
+        ("auto", True, 2, True),
+        ("auto", False, 2, False),
+        ("torch", True, 2, False),
+        ("auto", True, 1, False),
+        ("none", True, 1, False),
+    ],
+)
+def test_a_server_is_opened_for_ranks_that_horovod_may_join_and_for_no_others(
+    collective: str,
+    is_installed: bool,
+    ranks: int,
+    meets_at_a_server: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        rendezvous, "find_spec", lambda name: importlib.util.find_spec("json") if is_installed else None
+    )
+    recipe = Recipe(TrainerConf(collective=collective), IMAGES, encode(plain_graph()), tmp_path, 2, 0)
+    before = set(threading.enumerate())
+
+    shared = recipe.open(ranks)
+    try:
+        shared.processes.append(recipe.start(shared, 0, ranks, None))
+        environment = dict(
+            entry.split("=", 1)
+            for entry in Path(f"/proc/{shared.processes[0].pid}/environ").read_text().split("\0")
+            if entry
+        )
+        opened = [thread.name for thread in set(threading.enumerate()) - before]
+        port = environment.get("HOROVOD_GLOO_RENDEZVOUS_PORT")
+
+        assert opened == ["horovod-rendezvous"] * meets_at_a_server
+        assert (port is not None) == meets_at_a_server
+        if port is not None:
+            socket.create_connection(("127.0.0.1", int(port)), timeout=30).close()
+        assert environment["GLOO_SOCKET_IFNAME"] == environment["NCCL_SOCKET_IFNAME"] == "lo"
+    finally:
+        assert shared.end() == []
+    assert set(threading.enumerate()) <= before

@@ -18,7 +18,7 @@ from pathlib import Path
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.journal import NAME, read
-from aiperf.report.write import report_of, write, write_report
+from aiperf.report.write import report_of, write
 from aiperf.simulate.audit.random_runs import cheap
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
@@ -52,7 +52,7 @@ def measure(folder: Path) -> None:
     print(_row("reading, work log and score", lambda: score(work_log(read(folder)))))
     print(_row("reading, folding, all figures of the report", lambda: report_of(folder)))
     print(_row("pictures, page and report.json", partial(write, report_of(folder), folder)))
-    print(_row("all: from the journal to the written report", lambda: write_report(folder)))
+    print(_row("all: from the journal to the written report", lambda: write(report_of(folder), folder)))
 
 
 def _row(what: str, call: Callable[[], object]) -> str:

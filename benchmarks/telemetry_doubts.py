@@ -23,7 +23,7 @@ from random import Random
 import msgspec
 
 from aiperf.config import configure
-from aiperf.report.write import write_report
+from aiperf.report.write import report_of, write
 from aiperf.simulate.session import open_run, simulate
 from aiperf.system.doubts import Doubt
 from aiperf.system.log import Log, Session
@@ -193,7 +193,7 @@ def main() -> int:
         random = Random(asked.seed)
         for worker in range(WORKERS):
             record(folder, worker, random)
-        report = msgspec.json.decode(write_report(folder).facts.read_bytes())
+        report = msgspec.json.decode(write(report_of(folder), folder).facts.read_bytes())
         found = [msgspec.convert(doubt, Doubt) for doubt in report["doubts"]]
     print(f"\nplanted, in {WORKERS} workers of {ACCELERATORS} accelerators:")
     for fault in PLANTED:

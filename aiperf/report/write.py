@@ -50,8 +50,7 @@ def report_of(run_folder: Path) -> Report:
 
 @contextmanager
 def _no_cycles_sought() -> Iterator[None]:
-    # A fold makes millions of objects and no cycle; looking for some takes a fifth of its time, and while the pictures are
-    # drawn it would look through all of the report's again and again.
+    # A fold makes millions of objects and no cycle; looking for some takes a fifth of its time.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -61,19 +60,11 @@ def _no_cycles_sought() -> Iterator[None]:
             gc.enable()
 
 
-def write_report(run_folder: Path) -> Paths:
-    """Computes and writes the report of a run into its folder; an earlier one is replaced, file by file.
-
-    Raises:
-        NoSuchRun, JournalDamaged: as report_of.
-        OSError: the folder cannot be written.
-    """
-    with _no_cycles_sought():
-        return write(report_of(run_folder), run_folder)
-
-
 def write(report: Report, folder: Path) -> Paths:
-    """Writes a Report; the same Report gives the same bytes."""
+    """Writes a Report into a run's folder; the same Report gives the same bytes. An earlier one is replaced, file by file.
+
+    Raises OSError: the folder cannot be written.
+    """
     pictures = all_pictures(report)
     architecture = best_drawn(report)
     written: list[Path] = []

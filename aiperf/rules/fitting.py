@@ -51,19 +51,6 @@ FITS: dict[type[AnyEvent], tuple[TrialState | None, ...]] = {
 """The states of its trial that an event fits; None: nobody has heard of its number. What is not here concerns no trial, or all
 of a worker's (WorkerLost, RunResumed)."""
 
-LEADS_TO = {
-    ProposalRequested: TrialState.REQUESTED,
-    TrialProposed: TrialState.WAITING,
-    TrialRejected: TrialState.REJECTED,
-    TrialStarted: TrialState.RUNNING,
-    TrialLost: TrialState.LOST,
-    TrialFinished: TrialState.FINISHED,
-    TrialFailed: TrialState.FAILED,
-}
-"""The state that an event brings its trial to; all others of FITS leave it where it is. A worker that goes, or a resume, takes
-what waited for it to WITHDRAWN and what it trained to LOST."""
-
-
 _WORDS = frozenset(kind for kind, states in FITS.items() if states == (TrialState.RUNNING,))
 """Events that an attempt tells of itself: that it is running is all that is asked of them."""
 

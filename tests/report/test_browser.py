@@ -13,7 +13,7 @@ from playwright.sync_api import Error
 
 from aiperf.journal.journal import NAME, Journal
 from aiperf.report.gather import gather
-from aiperf.report.write import write, write_report
+from aiperf.report.write import report_of, write
 from tests.report import browser as chromium
 from tests.report.browser import Tab
 from tests.report.journals import Shape, invented, many_workers
@@ -107,7 +107,7 @@ def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Tab, tmp_path: 
     with Journal(tmp_path / NAME) as journal:
         journal.append(events)
 
-    browser.show(write_report(tmp_path).page)
+    browser.show(write(report_of(tmp_path), tmp_path).page)
 
     assert "owned" not in browser.ask("document.title.replace(/<.*/, '')")
     assert browser.ask("document.scripts.length") == 1

@@ -26,7 +26,7 @@ from aiperf.report.gather import gather
 from aiperf.report.palette import COLOURS
 from aiperf.report.text import closing_lines
 from aiperf.report.words import broken_rules
-from aiperf.report.write import Paths, report_of, write, write_report
+from aiperf.report.write import Paths, report_of, write
 from aiperf.system.log import Log, Session
 from aiperf.system.log import path as telemetry_of
 from aiperf.system.sampler import Device, DeviceSample
@@ -69,7 +69,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     folder = tmp_path_factory.mktemp("run")
     with Journal(folder / "journal.jsonl") as journal:
         journal.append(SMALL)
-    return write_report(folder)
+    return write(report_of(folder), folder)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def test_utilisation_and_memory_over_time_are_drawn_of_accelerators_or_else_of_h
         log.append(at, at, [of_host, DeviceSample(device="one", utilisation=0.9, memory_used_bytes=800)])
     log.close()
 
-    page = write_report(tmp_path).page.read_text("utf-8")
+    page = write(report_of(tmp_path), tmp_path).page.read_text("utf-8")
 
     text = " ".join(Parsed(page).text)
     drawn = (tmp_path / "plots/devices.svg").read_text()

@@ -20,16 +20,20 @@ from aiperf.journal.events import (
     CheckpointDropped,
     CheckpointNotWritten,
     CheckpointWritten,
+    ProposalRequested,
     RunStarted,
     TrialFailed,
+    TrialFinished,
     TrialHeartbeat,
     TrialLost,
+    TrialProposed,
     TrialRejected,
+    TrialStarted,
     WorkerLost,
 )
 from aiperf.journal.journal import folding, read
 from aiperf.rules.evolve import evolve
-from aiperf.rules.fitting import FITS, LEADS_TO, EventRefused
+from aiperf.rules.fitting import FITS, EventRefused
 from aiperf.rules.observations import observations
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run, begin
@@ -144,6 +148,19 @@ def test_an_event_that_does_not_fit_the_state_is_refused_with_the_story_and_chan
         assert "resume_until" in said and "\n" not in said
         assert "of which no line before it tells" in said if state is None else f"{state.value} (line " in said
     assert run == before
+
+
+LEADS_TO = {
+    ProposalRequested: TrialState.REQUESTED,
+    TrialProposed: TrialState.WAITING,
+    TrialRejected: TrialState.REJECTED,
+    TrialStarted: TrialState.RUNNING,
+    TrialLost: TrialState.LOST,
+    TrialFinished: TrialState.FINISHED,
+    TrialFailed: TrialState.FAILED,
+}
+"""The state that an event brings its trial to; all others of FITS leave it where it is. A worker that goes, or a resume, takes
+what waited for it to WITHDRAWN and what it trained to LOST."""
 
 
 @pytest.mark.parametrize(("state", "kind"), [one for one in PAIRS if one[0] in FITS[one[1]]], ids=name)

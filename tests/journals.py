@@ -212,6 +212,17 @@ def one_trial(*after: AnyEvent) -> list[AnyEvent]:
     return positioned([started(), joined(), requested(0), proposed(0), begun(0, 2.0), *after])
 
 
+def whole_trial(number: int, at: float, end: float, accuracy: float, *, can_grow: bool = True) -> list[AnyEvent]:
+    """A trial of one epoch on worker 0, from its proposal to its end."""
+    return [
+        requested(number, at=at),
+        msgspec.structs.replace(proposed(number, at), can_grow=can_grow),
+        begun(number, at),
+        evaluated(number, end, accuracy),
+        finished(number, end, accuracy),
+    ]
+
+
 def positioned(events: Iterable[AnyEvent]) -> list[AnyEvent]:
     """The same events with the positions in the journal that a driver writes: how many lines lie before each request."""
     lines: list[AnyEvent] = []

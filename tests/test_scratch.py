@@ -8,13 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from aiperf.scratch import Scratch, marked
+from tests.waiting import comes_true
 
 OWNER = """
 import os, subprocess, sys
@@ -46,13 +45,6 @@ def ended(process: subprocess.Popen[str]) -> None:
         pipe.close()
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return holds()
-
-
 def janitors(folder: Path) -> list[int]:
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
@@ -74,7 +66,7 @@ def test_a_folder_its_processes_and_its_janitor_go_when_it_is_closed(tmp_path: P
 
     assert child.wait() == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
-    assert wait_until(lambda: janitors(scratch.path) == [])
+    assert comes_true(lambda: janitors(scratch.path) == [])
 
 
 def test_a_folder_and_its_processes_go_when_its_owner_is_killed_even_those_that_were_stopped(tmp_path: Path) -> None:
@@ -84,7 +76,7 @@ def test_a_folder_and_its_processes_go_when_its_owner_is_killed_even_those_that_
     process.kill()
     ended(process)
 
-    assert wait_until(lambda: not folder.exists() and marked(folder) == () and janitors(folder) == [])
+    assert comes_true(lambda: not folder.exists() and marked(folder) == () and janitors(folder) == [])
 
 
 def test_a_folder_whose_owner_was_killed_together_with_its_janitor_goes_when_the_next_is_made(tmp_path: Path) -> None:
@@ -134,5 +126,5 @@ def test_a_killed_owners_shared_files_go_but_for_those_that_another_uses(tmp_pat
         process.kill()
         ended(process)
 
-        assert wait_until(lambda: not unused.exists())
+        assert comes_true(lambda: not unused.exists())
         assert used.exists()

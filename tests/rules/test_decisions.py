@@ -48,6 +48,7 @@ from tests.journals import (
     requested,
     resumed,
     started,
+    whole_trial,
 )
 
 
@@ -405,13 +406,7 @@ def test_a_missing_parent_fails_the_trial_and_is_no_parent_any_more() -> None:
 def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() -> None:
     events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01), requested(1, round=2), proposed(1, 3, parent=0))
     for number in range(2, 35):
-        events += [
-            requested(number),
-            proposed(number, 4),
-            begun(number, 4),
-            evaluated(number, 5, 0.5),
-            finished(number, 5, 0.5),
-        ]
+        events += whole_trial(number, 4, 5, 0.5)
     run = state_after(events)
 
     assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
@@ -425,13 +420,7 @@ def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() 
 def test_weights_that_fell_out_of_the_best_are_kept_when_a_proposal_names_them_before_they_are_dropped() -> None:
     events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01))
     for number in range(1, 34):
-        events += [
-            requested(number),
-            proposed(number, 4),
-            begun(number, 4),
-            evaluated(number, 5, 0.5),
-            finished(number, 5, 0.5),
-        ]
+        events += whole_trial(number, 4, 5, 0.5)
     events += [requested(34, round=35)]
     run = state_after(events)
     assert any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
@@ -474,13 +463,7 @@ def test_checkpoints_of_trials_that_cannot_grow_are_dropped_but_the_best_of_them
     """Parents are looked for among the others alone: 40 full networks at the top leave the weights of one that can grow."""
     events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01))
     for number in range(1, 41):
-        events += [
-            requested(number),
-            msgspec.structs.replace(proposed(number, 4), can_grow=False),
-            begun(number, 4),
-            evaluated(number, 5, 0.5 + number % 7 / 100),
-            finished(number, 5, 0.5 + number % 7 / 100),
-        ]
+        events += whole_trial(number, 4, 5, 0.5 + number % 7 / 100, can_grow=False)
     run = state_after(events)
 
     dropped = {c.trial for c in decide(run, 6.0) if isinstance(c, DropCheckpoint)}

@@ -1,4 +1,4 @@
-"""How many processors a process may use, in a real control group with a real quota, and what the trainer makes of it."""
+"""What limits a process: in trees of files, and in a real control group with a real quota; what the trainer makes of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,60 @@ from pathlib import Path
 import pytest
 
 from aiperf.data.dataset_config import ImagesConf
-from aiperf.system.control_groups import Limits, usable_processors
+from aiperf.system.control_groups import Limits, control_group_limits, usable_processors
 from aiperf.system.describe import describe
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode, start
 from tests.data.folders import make
 from tests.system.control_groups import group_with, inside
+
+
+def write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text + "\n")
+
+
+def version_1(folder: Path) -> str:
+    """Its mounts: processors in one tree, memory in another."""
+    return (
+        f"31 24 0:28 / {folder}/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+        f"32 24 0:29 / {folder}/memory rw - cgroup cgroup rw,memory"
+    )
+
+
+def test_the_tightest_limit_of_a_version_2_group_and_those_above_holds(tmp_path: Path) -> None:
+    write(tmp_path / "slurm", cpu__max="max 100000", memory__max="8589934592")
+    write(tmp_path / "slurm/job", cpu__max="250000 100000", memory__max="max")
+    mounts = f"30 24 0:27 / {tmp_path} rw,nosuid - cgroup2 cgroup2 rw"
+
+    assert control_group_limits("0::/slurm/job\n", mounts) == Limits(processors=2.5, memory_bytes=8 << 30)
+
+
+def test_a_container_finds_its_own_group_at_the_root_of_the_mount(tmp_path: Path) -> None:
+    write(tmp_path, cpu__max="400000 100000", memory__max="1073741824")
+    inside = f"30 24 0:27 / {tmp_path} ro - cgroup2 cgroup ro"
+    bound = f"30 24 0:27 /docker/abc {tmp_path} ro - cgroup2 cgroup ro"
+
+    assert control_group_limits("0::/\n", inside) == Limits(processors=4.0, memory_bytes=1 << 30)
+    assert control_group_limits("0::/docker/abc\n", bound) == Limits(processors=4.0, memory_bytes=1 << 30)
+
+
+def test_the_limits_of_version_1_groups_hold_too(tmp_path: Path) -> None:
+    write(tmp_path / "cpu/a", cpu__cfs_quota_us="150000", cpu__cfs_period_us="100000")
+    write(tmp_path / "memory/b", memory__limit_in_bytes="2147483648")
+
+    found = control_group_limits("5:cpu,cpuacct:/a\n4:memory:/b\n", version_1(tmp_path))
+
+    assert found == Limits(processors=1.5, memory_bytes=2 << 30)
+
+
+def test_no_limit_is_none_and_not_a_large_number(tmp_path: Path) -> None:
+    write(tmp_path / "cpu", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
+    write(tmp_path / "memory", memory__limit_in_bytes="9223372036854771712")
+
+    assert control_group_limits("5:cpu,cpuacct:/\n4:memory:/\n", version_1(tmp_path)) == Limits()
 
 
 @pytest.fixture

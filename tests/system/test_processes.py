@@ -7,8 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from aiperf.system.processes import family, is_stopped, state, storage_reads, thread_states
 from aiperf.system.processor import cpu_features
+from tests.waiting import comes_true
 
 TOP = Path(__file__).parents[2]
 NOBODY = 1 << 22
@@ -30,13 +30,6 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.communicate()
-
-
-def comes_true(is_so: Callable[[], bool], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (so := is_so()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return so
 
 
 @pytest.mark.parametrize("name", ["sleep", "a) T (b", ") Z 1", "R\n) D"])

@@ -13,22 +13,18 @@ from pathlib import Path
 import pytest
 
 from aiperf.system.log import path
+from aiperf.system.processes import state
 from aiperf.system.recorder import Recorder
 from aiperf.system.telemetry import Sample, Session, read, summarise
+from tests.waiting import comes_true
 
 
-def wait_for_lines(file: Path, lines: int, patience_seconds: float = 20.0) -> None:
-    end = time.monotonic() + patience_seconds
-    while not file.exists() or file.read_bytes().count(b"\n") < lines:
-        assert time.monotonic() < end, f"{file} has no {lines} lines after {patience_seconds} s"
-        time.sleep(0.02)
+def has_lines(file: Path, lines: int) -> bool:
+    return comes_true(lambda: file.exists() and file.read_bytes().count(b"\n") >= lines, 20.0)
 
 
 def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return state(pid) not in ("", "Z")
 
 
 def test_a_recorder_samples_the_host_from_start_to_stop(tmp_path: Path) -> None:
@@ -36,7 +32,7 @@ def test_a_recorder_samples_the_host_from_start_to_stop(tmp_path: Path) -> None:
     with Recorder(
         file, host="n3", worker=3, epoch_unix=time.time() - 100, interval_seconds=0.05, accelerators=0
     ) as recorder:
-        wait_for_lines(file, 8)
+        assert has_lines(file, 8)
         assert recorder.pid is not None
         assert os.getpriority(os.PRIO_PROCESS, recorder.pid) == 19
     assert not is_running(recorder.pid)
@@ -64,17 +60,15 @@ def test_a_recorder_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", parent_code, str(file)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     recorder = int(parent.stdout.readline())
-    wait_for_lines(file, 2)
+    assert has_lines(file, 2)
     assert is_running(recorder)
 
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
 
-    end = time.monotonic() + 10  # far less than its interval: the kernel wakes it
-    while is_running(recorder):
-        assert time.monotonic() < end, "the recorder outlived its parent"
-        time.sleep(0.02)
+    # far less than its interval: the kernel wakes it
+    assert comes_true(lambda: not is_running(recorder), 10.0), "the recorder outlived its parent"
 
 
 def test_a_recorder_outlives_the_thread_that_started_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aiperf.journal.events import (
@@ -55,6 +56,10 @@ _WORDS = frozenset(kind for kind, states in FITS.items() if states == (TrialStat
 """Events that an attempt tells of itself: that it is running is all that is asked of them."""
 
 
+_OF_NUMBERS = (ProposalRequested, TrialProposed, TrialRejected)
+"""Events of a number that is no trial yet."""
+
+
 class EventRefused(ValueError):
     """An event that does not fit the run: the law, the offence with the trial's story, and the remedy."""
 
@@ -64,7 +69,7 @@ REMEDY = "Go on from the line before it (resume_until), and report it if aiperf 
 
 def number_of(event: Any) -> int:
     """The number of the trial that an event of FITS is about."""
-    found: int = event.number if hasattr(event, "number") else event.trial
+    found: int = event.number if type(event) in _OF_NUMBERS else event.trial
     return found
 
 
@@ -89,30 +94,49 @@ def check_that_it_fits(run: Run, event: AnyEvent) -> None:
     fitting = FITS.get(kind)
     if fitting is not None and _state_of(run, event) not in fitting:
         raise refusal(event, run.lines + 1, run.stories)
-    match event:
-        case ProposalRequested() | WorkerLost():
-            if event.worker not in run.workers:
-                raise _misfit(run, event, "is of a worker that is present", f"worker {event.worker!r}, which is not")
-        case WorkerJoined():
-            if event.worker in run.workers or event.worker in run.departed:
-                raise _misfit(run, event, "gives a worker a number of its own", f"worker {event.worker!r} once more")
-        case TrialProposed():
-            if event.parent is not None and event.parent not in run.trials:
-                raise _misfit(run, event, "names a parent that was proposed", f"trial {event.parent!r} as one")
-        case TrialStarted():
-            trial = run.trials[event.trial]
-            if event.worker not in run.idle:
-                raise _misfit(
-                    run, event, "is of a worker that trains nothing", f"worker {event.worker!r}, not such a one"
-                )
-            if trial.state is TrialState.WAITING and event.worker != trial.made_for:
-                raise _misfit(run, event, f"is first tried on worker {trial.made_for}", f"worker {event.worker!r}")
-            if event.attempt != trial.attempt + 1:
-                raise _misfit(run, event, f"begins attempt {trial.attempt + 1}", f"attempt {event.attempt!r}")
-        case RunStarted():
-            raise _misfit(run, event, "is the first line", "it once more")
-        case _:
-            pass
+    law = _LAWS.get(kind)
+    if law is not None:
+        law(run, event)
+
+
+def _is_of_a_worker_that_is_present(run: Run, event: ProposalRequested | WorkerLost) -> None:
+    if event.worker not in run.workers:
+        raise _misfit(run, event, "is of a worker that is present", f"worker {event.worker!r}, which is not")
+
+
+def _gives_a_new_number(run: Run, event: WorkerJoined) -> None:
+    if event.worker in run.workers or event.worker in run.departed:
+        raise _misfit(run, event, "gives a worker a number of its own", f"worker {event.worker!r} once more")
+
+
+def _names_a_parent_that_was_proposed(run: Run, event: TrialProposed) -> None:
+    if event.parent is not None and event.parent not in run.trials:
+        raise _misfit(run, event, "names a parent that was proposed", f"trial {event.parent!r} as one")
+
+
+def _begins_the_next_attempt(run: Run, event: TrialStarted) -> None:
+    trial = run.trials[event.trial]
+    if event.worker not in run.idle:
+        raise _misfit(run, event, "is of a worker that trains nothing", f"worker {event.worker!r}, not such a one")
+    if trial.state is TrialState.WAITING and event.worker != trial.made_for:
+        raise _misfit(run, event, f"is first tried on worker {trial.made_for}", f"worker {event.worker!r}")
+    if event.attempt != trial.attempt + 1:
+        raise _misfit(run, event, f"begins attempt {trial.attempt + 1}", f"attempt {event.attempt!r}")
+
+
+def _is_the_first_line(run: Run, event: RunStarted) -> None:
+    raise _misfit(run, event, "is the first line", "it once more")
+
+
+_LAWS: dict[type[AnyEvent], Callable[[Run, Any], None]] = {
+    ProposalRequested: _is_of_a_worker_that_is_present,
+    WorkerLost: _is_of_a_worker_that_is_present,
+    WorkerJoined: _gives_a_new_number,
+    TrialProposed: _names_a_parent_that_was_proposed,
+    TrialStarted: _begins_the_next_attempt,
+    RunStarted: _is_the_first_line,
+}
+"""What an event must keep besides the state of its trial."""
 
 
 def _misfit(run: Run, event: AnyEvent, law: str, offence: str) -> EventRefused:

@@ -58,6 +58,29 @@ class Operations:
 
 
 @dataclass(slots=True)
+class Course:
+    """What became of a trial, as far as the journal tells: where and when it was trained."""
+
+    operations: Operations
+    proposed_for: int
+    """The round whose rules of proposing hold for it; a spare may be trained in a later one."""
+    round: int
+    is_of_start: bool
+    """Whether it is of the starting network."""
+    outcome: str = "waiting"
+    """'waiting', 'training', 'lost', 'failed', or why it finished."""
+    reason: str | None = None
+    """Of its last loss, or of its failure."""
+    worker: int | None = None
+    """Of its last attempt."""
+    attempts: int = 0
+    started: float | None = None
+    """Its first attempt."""
+    ended: float | None = None
+    """Its last attempt; None while it waits or is trained."""
+
+
+@dataclass(slots=True)
 class Presence:
     """When a worker was there, with how many accelerators."""
 
@@ -67,7 +90,11 @@ class Presence:
     ranks: int
     joined: float
     left: float | None = None
+    left_reason: str | None = None
+    trials: int = 0
+    """Attempts that it was given."""
     trial: int | None = None
+    """The one that it holds."""
     free_since: float | None = None
     """When its last trial's last image was done, or it joined; None while it holds a trial."""
 
@@ -103,7 +130,7 @@ class Preparation:
 class _Open:
     """The work of an unsettled trial."""
 
-    operations: Operations
+    course: Course
     worker: int
     ordered: float
     """When the attempt was ordered."""
@@ -158,12 +185,12 @@ class WorkLog:
     """Seconds by which the wall clock was set between two drivers; below 0: back."""
     rollbacks: list[tuple[float, int]] = field(default_factory=list)
     """(at, lines) of every time that lines of the journal were taken back."""
-    operations: dict[int, Operations] = field(default_factory=dict)
+    trials: dict[int, Course] = field(default_factory=dict)
+    """All that were proposed."""
     _present: dict[int, Presence] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
-    _rounds: dict[int, int] = field(default_factory=dict)
-    _starts: set[int] = field(default_factory=set)
-    """Trials of the starting network."""
+    _asked: dict[int, int] = field(default_factory=dict)
+    """Of each proposal that is asked for its round."""
 
     def take(self, event: AnyEvent) -> None:
         """One more line of the journal."""
@@ -179,29 +206,15 @@ class WorkLog:
                     self.accuracies.append((event.at, event.accuracy))
                 self._open[event.trial].epoch = event.epoch + 1
             case ProposalRequested():
-                self._rounds[event.number] = event.round
+                self._asked[event.number] = event.round
             case TrialProposed():
-                if event.parent is None and not event.morphs:
-                    self._starts.add(event.number)
-                tensor = event.tensor_forward_flops
-                self.operations[event.number] = Operations(
-                    event.forward_flops + event.backward_flops,
-                    event.validation_flops,
-                    tensor + event.tensor_backward_flops,
-                    tensor,
-                )
+                self._propose(event)
             case TrialRejected():
                 self.rejected += 1
                 self.unanswered += event.by == "nobody"
-                self._rounds.pop(event.number, None)
+                self._asked.pop(event.number, None)
             case TrialStarted():
-                presence = self._present[event.worker]
-                if presence.free_since is not None:
-                    self.idle_spans.append(IdleSpan("gap", presence.ranks, presence.free_since, event.at))
-                presence.free_since, presence.trial = None, event.trial
-                if event.round is not None:
-                    self._rounds[event.trial] = event.round
-                self._start(event, presence.ranks)
+                self._start(event, self._present[event.worker])
             case TrialPrepared():
                 opened = self._open[event.trial]
                 opened.ranks = event.ranks
@@ -222,24 +235,28 @@ class WorkLog:
                 opened = self._open[event.trial]
                 self._waste(opened, opened.epoch)
             case TrialFinished():
-                self.finished.append((event.at, self._rounds[event.trial]))
-                self.start_finished |= event.trial in self._starts
-                self._free_if_held(event.trial)
+                course = self.trials[event.trial]
+                self.finished.append((event.at, course.round))
+                self.start_finished |= course.is_of_start
+                course.outcome, course.ended = event.reason, event.at
                 self._settle(event.trial)
             case TrialFailed():
                 self.failed += 1
-                self._free_if_held(event.trial)
+                course = self.trials[event.trial]
+                course.outcome, course.reason, course.ended = "failed", event.reason, event.at
                 self._settle(event.trial)
             case TrialLost():
                 self.lost_attempts += 1
-                self._free(self._open[event.trial], event.at)
+                opened = self._open[event.trial]
+                _lose(opened.course, event.at, event.reason)
+                self._free(opened, event.at)
             case WorkerJoined():
                 presence = Presence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
                 self._present[event.worker] = presence
                 self.presences.append(presence)
             case WorkerLost():
                 self.lost_workers += not event.released
-                self._leave(self._present.pop(event.worker), event.at)
+                self._leave(self._present.pop(event.worker), event.at, event.reason)
             case WorkerNotStarted():
                 self.failed_starts += event.failures > 0
                 self.hosts_without_worker.setdefault(event.host, event.reason)
@@ -250,7 +267,7 @@ class WorkLog:
             case RunResumed():
                 # The killed driver's workers went with it, unseen: their time ends with the last line before.
                 for presence in self._present.values():
-                    self._leave(presence, self.at)
+                    self._leave(presence, self.at, "the driver ended")
                 self._present.clear()
                 self.ended = None
                 self.down_seconds += event.down_seconds
@@ -272,11 +289,32 @@ class WorkLog:
         if event.at > self.at:
             self.at = event.at
 
-    def _start(self, event: TrialStarted, ranks: int) -> None:
-        opened = self._open.get(event.trial)
+    def _propose(self, event: TrialProposed) -> None:
+        tensor = event.tensor_forward_flops
+        operations = Operations(
+            event.forward_flops + event.backward_flops,
+            event.validation_flops,
+            tensor + event.tensor_backward_flops,
+            tensor,
+        )
+        round_ = self._asked.pop(event.number)
+        is_of_start = event.parent is None and not event.morphs
+        self.trials[event.number] = Course(operations, round_, round_, is_of_start)
+
+    def _start(self, event: TrialStarted, presence: Presence) -> None:
+        if presence.free_since is not None:
+            self.idle_spans.append(IdleSpan("gap", presence.ranks, presence.free_since, event.at))
+        presence.free_since, presence.trial = None, event.trial
+        presence.trials += 1
+        course = self.trials[event.trial]
+        if event.round is not None:
+            course.round = event.round
+        course.worker, course.attempts = event.worker, event.attempt
+        course.started = event.at if course.started is None else course.started
+        course.outcome, course.ended = "training", None
+        opened, ranks = self._open.get(event.trial), presence.ranks
         if opened is None:
-            operations = self.operations[event.trial]
-            self._open[event.trial] = _Open(operations, event.worker, event.at, ranks, event.at, event.epoch)
+            self._open[event.trial] = _Open(course, event.worker, event.at, ranks, event.at, event.epoch)
         else:
             opened.worker, opened.ordered, opened.ranks = event.worker, event.at, ranks
             opened.worked, opened.epoch = event.at, event.epoch
@@ -287,7 +325,7 @@ class WorkLog:
             opened.done_again[epoch] = attempt
             self._waste(opened, epoch)
         opened.worked = work.end
-        operations, training, validation = opened.operations, work.training_images, work.validation_images
+        operations, training, validation = opened.course.operations, work.training_images, work.validation_images
         row = self.intervals.append(
             event.trial,
             work,
@@ -298,9 +336,9 @@ class WorkLog:
         opened.epochs.append(epoch)
         opened.rows.append(row)
 
-    def _free_if_held(self, trial: int) -> None:
-        """A trial may be settled after it was lost: it holds no worker then."""
-        opened = self._open.get(trial)
+    def _settle(self, trial: int) -> None:
+        """A trial may be settled after it was lost, or before it began: it holds no worker then."""
+        opened = self._open.pop(trial, None)
         if opened is not None and opened.worked is not None:
             self._free(opened, opened.worked)
 
@@ -313,11 +351,13 @@ class WorkLog:
         opened.worked = None
         presence.free_since, presence.trial = since, None
 
-    def _leave(self, presence: Presence, at: float) -> None:
-        presence.left = at
+    def _leave(self, presence: Presence, at: float, reason: str) -> None:
+        presence.left, presence.left_reason = at, reason
         self.idle_spans += self.open_idle_spans(presence, at)
         if presence.trial is not None:
-            self._open[presence.trial].worked = None
+            opened = self._open[presence.trial]
+            opened.worked = None
+            _lose(opened.course, at, reason)
 
     def open_idle_spans(self, presence: Presence, at: float) -> list[IdleSpan]:
         """What the idle span that a worker is in comes to if it ends now."""
@@ -336,9 +376,9 @@ class WorkLog:
             if done == epoch:
                 self.intervals.waste(row)
 
-    def _settle(self, trial: int) -> None:
-        self._open.pop(trial, None)
-        self._rounds.pop(trial, None)
+
+def _lose(course: Course, at: float, reason: str) -> None:
+    course.outcome, course.reason, course.ended = "lost", reason, at
 
 
 def counts(started: RunStarted, evaluation: EpochFinished) -> bool:

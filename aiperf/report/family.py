@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiperf.report.facts import Tree, TreeNode
-from aiperf.report.fold import OpenTrial
+from aiperf.report.fold import TrialResults
 
 MOST_TRIALS = 150
 """Trees up to this size are shown whole."""
@@ -16,7 +16,7 @@ BEST_TRIALS = 60
 """Of larger ones, these with all their ancestors."""
 
 
-def tree(trials: Mapping[int, OpenTrial], best: int | None) -> Tree:
+def tree(trials: Mapping[int, TrialResults], best: int | None) -> Tree:
     """The layout: every leaf has a row of its own, a parent stands amid its children; no two nodes share a place."""
     kept = _kept(trials)
     children: dict[int | None, list[int]] = {}
@@ -59,7 +59,7 @@ def tree(trials: Mapping[int, OpenTrial], best: int | None) -> Tree:
     return Tree(nodes=tuple(nodes), trials=len(trials), shown=len(kept))
 
 
-def _kept(trials: Mapping[int, OpenTrial]) -> list[int]:
+def _kept(trials: Mapping[int, TrialResults]) -> list[int]:
     if len(trials) <= MOST_TRIALS:
         return sorted(trials)
     measured = [number for number, trial in trials.items() if trial.accuracy is not None]

@@ -1,7 +1,7 @@
-"""The fold over a run's events that collects what the report shows beside the score: trials, workers, progress, errors.
+"""The fold over a run's events that collects what only the report shows: results of trials, what workers are, errors over time.
 
-One pass, a bounded amount of work an event. The intervals of work themselves are in the work log
-(`aiperf.accounting.work_log`), which are kept in the same pass.
+One pass, a bounded amount of work an event. Who was there when, what became of each trial, and the intervals of work are in the
+work log (`aiperf.accounting.work_log`), which is kept in the same pass.
 """
 
 from __future__ import annotations
@@ -43,38 +43,17 @@ from aiperf.journal.journal import folding
 
 
 @dataclass(slots=True)
-class OpenTrial:
-    """A trial while the journal is being read."""
+class TrialResults:
+    """What a trial came to. Where and when it was trained, and how that ended, the work log keeps."""
 
     proposal: TrialProposed
-    proposed_for: int
-    """The round whose rules of proposing hold for it; a spare may be trained in a later one."""
-    round: int
     generation: int
-    worker: int | None = None
-    attempts: int = 0
-    batch_size: int = 0
-    started: float | None = None
-    ended: float | None = None
+    batch_size: int
     epochs: int = 0
     accuracy: float | None = None
     told_accuracy: float | None = None
     validation_loss: float | None = None
-    outcome: str = "waiting"
-    reason: str | None = None
     precision: str | None = None
-
-
-@dataclass(slots=True)
-class OpenWorker:
-    """A worker while the journal is being read."""
-
-    joined: WorkerJoined
-    lost: float | None = None
-    lost_reason: str | None = None
-    trials: int = 0
-    trial: int | None = None
-    """The trial it was given last."""
 
 
 @dataclass(slots=True)
@@ -84,8 +63,9 @@ class Collected:
     started: RunStarted
     events: int = 1
     resumes: list[RunResumed] = field(default_factory=list)
-    trials: dict[int, OpenTrial] = field(default_factory=dict)
-    workers: dict[int, OpenWorker] = field(default_factory=dict)
+    trials: dict[int, TrialResults] = field(default_factory=dict)
+    workers: dict[int, WorkerJoined] = field(default_factory=dict)
+    """What each worker said of itself. When it was there, and what it was given, the work log keeps."""
     work_log: WorkLog = field(default_factory=WorkLog)
     begun_worker: array[int] = field(default_factory=lambda: array("q"))
     """Of each attempt the worker that it was given."""
@@ -98,10 +78,7 @@ class Collected:
     """The trial with the best accuracy."""
     best_accuracy: float = -1.0
     requested: int = 0
-    rejected: int = 0
     batch_reductions: int = 0
-    rounds_asked: dict[int, int] = field(default_factory=dict)
-    """Round of each proposal that is asked for and not made yet."""
     versions_changed: dict[str, None] = field(default_factory=dict)
 
 
@@ -131,30 +108,15 @@ def _take(run: Collected, event: AnyEvent) -> None:
         case RunResumed():
             _resumed(run, event)
         case WorkerJoined():
-            run.workers[event.worker] = OpenWorker(event)
-        case WorkerLost():
-            worker = run.workers[event.worker]
-            worker.lost, worker.lost_reason = event.at, event.reason
-            _lose_what_it_held(run, event.worker, event.at, event.reason)
+            run.workers[event.worker] = event
         case ProposalRequested():
             run.requested += 1
-            run.rounds_asked[event.number] = event.round
         case TrialProposed():
             parent = None if event.parent is None else run.trials.get(event.parent)
             generation = 1 if parent is None else parent.generation + 1
-            round_ = run.rounds_asked.pop(event.number, 1)
-            run.trials[event.number] = OpenTrial(event, round_, round_, generation, batch_size=event.batch_size)
-        case TrialRejected():
-            run.rejected += 1
-            run.rounds_asked.pop(event.number, None)
+            run.trials[event.number] = TrialResults(event, generation, event.batch_size)
         case TrialStarted():
-            trial, worker = run.trials[event.trial], run.workers[event.worker]
-            trial.worker, trial.attempts, trial.batch_size = event.worker, event.attempt, event.batch_size
-            trial.round = trial.round if event.round is None else event.round
-            trial.started = event.at if trial.started is None else trial.started
-            trial.outcome, trial.ended = "training", None
-            worker.trials += 1
-            worker.trial = event.trial
+            run.trials[event.trial].batch_size = event.batch_size
             run.begun_worker.append(event.worker)
             run.begun_row.append(len(run.work_log.intervals))
         case TrialPrepared():
@@ -163,15 +125,7 @@ def _take(run: Collected, event: AnyEvent) -> None:
             run.batch_reductions += 1
             run.trials[event.trial].batch_size = event.to_batch_size
         case TrialFinished():
-            trial = run.trials[event.trial]
-            trial.ended, trial.outcome = event.at, event.reason
-            trial.told_accuracy = event.told_accuracy
-        case TrialLost():
-            trial = run.trials[event.trial]
-            trial.ended, trial.outcome, trial.reason = event.at, "lost", event.reason
-        case TrialFailed():
-            trial = run.trials[event.trial]
-            trial.ended, trial.outcome, trial.reason = event.at, "failed", event.reason
+            run.trials[event.trial].told_accuracy = event.told_accuracy
         case (
             Progress()
             | RunEnded()
@@ -180,7 +134,11 @@ def _take(run: Collected, event: AnyEvent) -> None:
             | CheckpointNotWritten()
             | CheckpointWritten()
             | ImagesSkipped()
+            | TrialFailed()
             | TrialHeartbeat()
+            | TrialLost()
+            | TrialRejected()
+            | WorkerLost()
             | WorkerNotStarted()
             | HelperLost()
         ):
@@ -212,16 +170,3 @@ def _resumed(run: Collected, event: RunResumed) -> None:
         if former.get(name) != event.versions.get(name):
             run.versions_changed[name] = None
     run.resumes.append(event)
-    # As in the work log: the killed driver's workers went with it, and their time ended with the last line before.
-    for number, worker in run.workers.items():
-        if worker.lost is None:
-            worker.lost, worker.lost_reason = event.at - event.down_seconds, "the driver ended"
-            _lose_what_it_held(run, number, worker.lost, worker.lost_reason)
-
-
-def _lose_what_it_held(run: Collected, worker: int, at: float, reason: str) -> None:
-    # No event of its own says so: a worker's loss is its trial's.
-    held = run.workers[worker].trial
-    if held is not None and run.trials[held].outcome == "training" and run.trials[held].worker == worker:
-        trial = run.trials[held]
-        trial.ended, trial.outcome, trial.reason = at, "lost", reason

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from aiperf.accounting.score import Score, curve, score, window
 from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import WorkLog
+from aiperf.accounting.work_log import Course, WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import Breach, Candidate, breaches
 from aiperf.ranking.required import CHOSEN
@@ -31,7 +31,7 @@ from aiperf.report.facts import (
     WorkerFacts,
 )
 from aiperf.report.family import tree
-from aiperf.report.fold import Collected, OpenTrial, collect
+from aiperf.report.fold import Collected, TrialResults, collect
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.system.telemetry import Doubt, Limits, Telemetry, died, doubts
@@ -73,7 +73,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         best=run.best,
         workers=_workers(run),
         systems=_systems(run),
-        gantt=gantt(work_log, run.workers, end),
+        gantt=gantt(work_log, end),
         tree=tree(run.trials, run.best),
         architecture=architecture,
         telemetry=measured,
@@ -108,30 +108,34 @@ def _trials(run: Collected) -> tuple[TrialFacts, ...]:
     seconds = np.bincount(columns.trial, columns.end - columns.start, most).tolist()
     # Sums of floating-point numbers, exact: images of one trial are fewer than 2^53.
     images = np.bincount(columns.trial, columns.training_images, most).tolist()
-    return tuple(_trial(number, trial, int(images[number]), seconds[number]) for number, trial in run.trials.items())
+    courses = run.work_log.trials
+    return tuple(
+        _trial(number, trial, courses[number], int(images[number]), seconds[number])
+        for number, trial in run.trials.items()
+    )
 
 
-def _trial(number: int, trial: OpenTrial, training_images: int, seconds: float) -> TrialFacts:
+def _trial(number: int, trial: TrialResults, course: Course, training_images: int, seconds: float) -> TrialFacts:
     proposal = trial.proposal
     return TrialFacts(
         number=number,
-        round=trial.round,
+        round=course.round,
         searcher=proposal.searcher,
         parent=proposal.parent,
         morphs=tuple(proposal.morphs),
         generation=trial.generation,
         batch_size=trial.batch_size,
         kernel_size=proposal.kernel_size,
-        worker=trial.worker,
-        attempts=trial.attempts,
-        started=trial.started,
-        ended=trial.ended,
+        worker=course.worker,
+        attempts=course.attempts,
+        started=course.started,
+        ended=course.ended,
         epochs=trial.epochs,
         accuracy=trial.accuracy,
         told_accuracy=trial.told_accuracy,
         validation_loss=trial.validation_loss,
-        outcome=trial.outcome,
-        reason=trial.reason,
+        outcome=course.outcome,
+        reason=course.reason,
         precision=trial.precision,
         forward_flops=proposal.forward_flops,
         backward_flops=proposal.backward_flops,
@@ -166,7 +170,7 @@ def _proposals(run: Collected) -> Proposals:
     return Proposals(
         requested=run.requested,
         made=len(run.trials),
-        rejected=run.rejected,
+        rejected=run.work_log.rejected,
         median_seconds=statistics.median(seconds) if seconds else None,
         largest_seconds=max(seconds, default=None),
         pruned=sum(len(trial.proposal.pruned) for trial in run.trials.values()),
@@ -188,18 +192,18 @@ def _startup_share(run: Collected) -> float | None:
 def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
     return tuple(
         WorkerFacts(
-            number=number,
-            host=worker.joined.host,
-            ranks=worker.joined.ranks,
-            device=worker.joined.device,
-            device_memory_bytes=worker.joined.device_memory_bytes,
-            collective=worker.joined.collective,
-            joined=worker.joined.at,
-            lost=worker.lost,
-            lost_reason=worker.lost_reason,
-            trials=worker.trials,
+            number=there.worker,
+            host=there.host,
+            ranks=there.ranks,
+            device=there.device,
+            device_memory_bytes=run.workers[there.worker].device_memory_bytes,
+            collective=run.workers[there.worker].collective,
+            joined=there.joined,
+            lost=there.left,
+            lost_reason=there.left_reason,
+            trials=there.trials,
         )
-        for number, worker in sorted(run.workers.items())
+        for there in sorted(run.work_log.presences, key=lambda there: there.worker)
     )
 
 
@@ -210,8 +214,7 @@ _OF_ONE_HOST = frozenset({"host", "boot_id", "scheduler", "accelerators"})
 def _systems(run: Collected) -> tuple[SystemFacts, ...]:
     """Hosts with the same description, device and collective under one row, most workers first."""
     rows: dict[tuple[str, ...], tuple[SystemFacts, set[str]]] = {}
-    for _, worker in sorted(run.workers.items()):
-        joined = worker.joined
+    for _, joined in sorted(run.workers.items()):
         machine = {name: value for name, value in joined.machine.items() if name not in _OF_ONE_HOST}
         key = (joined.device, str(joined.device_memory_bytes), joined.collective, repr(machine))
         if key not in rows:
@@ -266,7 +269,7 @@ def _doubts(
 
 def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: float | None) -> tuple[Breach, ...]:
     ended, config = run.work_log.ended, run.started.config
-    late = [trial for trial in run.trials.values() if trial.proposed_for > 3]
+    late = [run.trials[number] for number, course in run.work_log.trials.items() if course.proposed_for > 3]
     # A configuration that does not say what was chosen is a rule of its own that cannot be told.
     searcher, tuner = ((config.get(part) or {}).get("name", CHOSEN[part]) for part in ("searcher", "hpo"))
     return breaches(
@@ -285,7 +288,7 @@ def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: fl
             rolled_back_lines=sum(lines for _, lines in run.work_log.rollbacks),
             end=end,
             end_reason=None if ended is None else ended.reason,
-            devices=frozenset(worker.joined.device for worker in run.workers.values()),
+            devices=frozenset(joined.device for joined in run.workers.values()),
             precisions=frozenset(preparation.precision for preparation in run.work_log.preparations),
             error=result.error,
             largest_mfu=mfu,
@@ -299,7 +302,7 @@ def _beside_master(run: Collected, inside: Window) -> tuple[str, ...] | None:
     drivers = [run.started.machine, *(resume.machine for resume in run.resumes)]
     columns = run.work_log.intervals
     at_work = np.unique(columns.worker[share_inside(columns.start, columns.end, inside) > 0]).tolist()
-    workers = [run.workers[number].joined.machine for number in at_work]
+    workers = [run.workers[number].machine for number in at_work]
     if not all(one.get("host") for one in (*drivers, *workers)):
         return None
     return tuple(sorted({str(one["host"]) for one in workers if any(_is_one_host(one, driver) for driver in drivers)}))

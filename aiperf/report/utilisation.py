@@ -15,8 +15,9 @@ import numpy as np
 from aiperf.accounting.intervals import Real
 from aiperf.accounting.score import capacity
 from aiperf.accounting.windows import Window, share_inside
+from aiperf.journal.events import WorkerJoined
 from aiperf.report.facts import Utilisation
-from aiperf.report.fold import Collected, OpenWorker
+from aiperf.report.fold import Collected
 from aiperf.system.peaks import DataType, peak
 
 MEASURED_PEAK = "measured_matmul_flops"
@@ -76,12 +77,11 @@ def _peak(run: Collected) -> tuple[float | None, str | None]:
     precision = next((each for each in get_args(DataType) if each in precisions), None)
     if precision is None:
         return None, None
-    found = {_peak_of(worker, precision) for worker in run.workers.values()}
+    found = {_peak_of(joined, precision) for joined in run.workers.values()}
     return found.pop() if len(found) == 1 else (None, None)
 
 
-def _peak_of(worker: OpenWorker, precision: DataType) -> tuple[float | None, str | None]:
-    joined = worker.joined
+def _peak_of(joined: WorkerJoined, precision: DataType) -> tuple[float | None, str | None]:
     dense = peak(joined.device, None, precision, _compute_units(joined.machine))
     if dense is not None:
         return dense, f"dense peak of {joined.device} in {precision}"

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.work_log import WorkLog
+from aiperf.accounting.work_log import Presence, WorkLog
 from aiperf.report.facts import Bar, Gantt
-from aiperf.report.fold import OpenWorker
 
 MOST_BARS_ROWS = 40
 """Workers that get bars of their own when there are no more than these."""
@@ -29,9 +28,10 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 
-def gantt(work_log: WorkLog, workers: dict[int, OpenWorker], end: float) -> Gantt:
+def gantt(work_log: WorkLog, end: float) -> Gantt:
     """The chart of a run of that length; rows in the order of worker numbers."""
-    numbers = sorted(workers)
+    presences = {presence.worker: presence for presence in work_log.presences}
+    numbers = sorted(presences)
     with_grid = len(numbers) > MOST_BARS_ROWS
     shown = numbers[:FEWER_BARS_ROWS] if with_grid else numbers
     gap = end / RESOLUTION
@@ -44,8 +44,8 @@ def gantt(work_log: WorkLog, workers: dict[int, OpenWorker], end: float) -> Gant
         grid = busy_grid(work_log, groups, end, GRID_COLUMNS)
     return Gantt(
         workers=tuple(shown),
-        hosts=tuple(workers[number].joined.host for number in shown),
-        present=tuple(_presence(workers[number], end) for number in shown),
+        hosts=tuple(presences[number].host for number in shown),
+        present=tuple(_presence(presences[number], end) for number in shown),
         bars=_bars(work_log, shown, gap),
         merged_gap_seconds=gap,
         all_workers=len(numbers),
@@ -55,9 +55,9 @@ def gantt(work_log: WorkLog, workers: dict[int, OpenWorker], end: float) -> Gant
     )
 
 
-def _presence(worker: OpenWorker, end: float) -> tuple[float, float]:
-    lost = end if worker.lost is None else worker.lost
-    return worker.joined.at, max(worker.joined.at, min(lost, end))
+def _presence(there: Presence, end: float) -> tuple[float, float]:
+    left = end if there.left is None else there.left
+    return there.joined, max(there.joined, min(left, end))
 
 
 def _bars(work_log: WorkLog, shown: Sequence[int], gap: float) -> tuple[Bar, ...]:

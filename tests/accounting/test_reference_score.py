@@ -17,7 +17,19 @@ from aiperf.journal.events import AnyEvent, BatchReduced, TrialLost, WorkerLost
 from aiperf.journal.journal import NAME, read
 from aiperf.simulate.audit.random_runs import play, random_case
 from tests.accounting.reference_score import reference
-from tests.journals import begun, ended, evaluated, interval, joined, one_trial, prepared, proposed, resumed, started
+from tests.journals import (
+    begun,
+    ended,
+    evaluated,
+    interval,
+    joined,
+    one_trial,
+    prepared,
+    proposed,
+    requested,
+    resumed,
+    started,
+)
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.jsonl"))
 
@@ -129,6 +141,7 @@ def rounds_of(workers: int, trials: int, seconds: float) -> list[AnyEvent]:
         worker, turn = number % workers, number // workers
         at = turn * seconds
         events += [
+            requested(number, worker, at=at),
             proposed(number, at=at),
             begun(number, at, worker=worker),
             interval(number, at, at + seconds, 50 + 7 * number % 31, worker=worker),

@@ -334,14 +334,17 @@ def invented(shape: Shape) -> list[AnyEvent]:
 
 
 def _with_a_loss(events: list[AnyEvent], at: float, worker: int) -> list[AnyEvent]:
-    """What was before, then the worker is gone with its trial, and says nothing more."""
+    """What was before, then the worker is gone with its trial, and says nothing more.
+
+    What was proposed for it stays: trials of others descend from it.
+    """
     of_worker = {event.trial for event in events if isinstance(event, TrialStarted) and event.worker == worker}
     kept = [
         event
         for event in events
         if event.at < at
         or not (
-            (isinstance(event, Progress | ProposalRequested | TrialStarted) and event.worker == worker)
+            (isinstance(event, Progress | TrialStarted) and event.worker == worker)
             or getattr(event, "trial", None) in of_worker
         )
     ]

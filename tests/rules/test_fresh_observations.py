@@ -303,7 +303,11 @@ def test_a_spare_is_told_to_the_search_and_counted_in_the_report_as_of_the_round
 
     assert told == [Began(1, 3)]
     assert [round_ for _, round_ in work_log([*events, *trained]).finished] == [1, 2, 3]
-    assert {number: trial.round for number, trial in collect([*events, *trained]).trials.items()} == {0: 1, 1: 3, 2: 2}
+    assert {number: trial.round for number, trial in collect([*events, *trained]).work_log.trials.items()} == {
+        0: 1,
+        1: 3,
+        2: 2,
+    }
 
 
 @pytest.mark.parametrize("name", ["resumed-v1", "resumed-v2", "resumed-v3"])
@@ -317,7 +321,7 @@ def test_a_journal_that_does_not_say_the_rounds_of_its_trials_has_those_that_wer
     run = state_after(events)
 
     assert {number: trial.round for number, trial in run.trials.items()} == {n: rounds[n] for n in run.trials}
-    assert {number: trial.round for number, trial in collect(events).trials.items()} == {
+    assert {number: trial.round for number, trial in work_log(events).trials.items()} == {
         n: rounds[n] for n in run.trials
     }
 

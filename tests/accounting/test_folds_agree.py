@@ -1,0 +1,77 @@
+"""The state of a run and its work log follow the same events by themselves: of workers and trials they say the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from aiperf.accounting.work_log import WorkLog
+from aiperf.journal.events import AnyEvent
+from aiperf.journal.journal import NAME, read
+from aiperf.rules.replay import replay
+from aiperf.rules.state import Run
+from aiperf.rules.trial import TrialState
+from aiperf.simulate.audit.random_runs import play, random_case
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+OUTCOMES = {
+    "waiting": (TrialState.WAITING, TrialState.WITHDRAWN),
+    "training": (TrialState.RUNNING,),
+    "lost": (TrialState.LOST,),
+    "failed": (TrialState.FAILED,),
+}
+"""Of the work log; any other is why a trial finished."""
+
+
+def agree(run: Run, work_log: WorkLog) -> None:
+    """Who is there, since when, with what and at which trial; and of each trial what became of it, where and how often."""
+    there = {one.worker: one for one in work_log.presences if one.left is None}
+    assert {number: (one.host, one.device, one.ranks, one.joined, one.trial) for number, one in there.items()} == {
+        number: (one.host, one.device, one.ranks, one.joined, one.trial) for number, one in run.workers.items()
+    }
+    assert {one.worker for one in work_log.presences} == {*run.workers, *run.departed}
+    assert work_log.trials.keys() == run.trials.keys()
+    for number, course in work_log.trials.items():
+        trial = run.trials[number]
+        assert trial.state in OUTCOMES.get(course.outcome, (TrialState.FINISHED,)), number
+        assert (course.round, course.attempts) == (trial.round, trial.attempt), number
+        assert course.is_of_start == (trial.parent is None and not trial.morphs), number
+        assert trial.worker in (None, course.worker), number
+        assert (course.ended is None) == (course.outcome in ("waiting", "training")), number
+    assert (len(work_log.finished), work_log.failed, work_log.at) == (run.finished, run.failed, run.at)
+    assert (None if work_log.ended is None else work_log.ended.reason) == run.ended
+
+
+def followed(events: Iterable[AnyEvent], every: int, seen: Counter[str]) -> None:
+    """Both are compared before every so many events, and after the last."""
+    work_log = WorkLog()
+    before = None
+    for line, (run, event) in enumerate(replay(events)):
+        if before is not None and line % every == 0:
+            agree(run, work_log)
+            seen.update({course.outcome for course in work_log.trials.values()})
+        work_log.take(event)
+        before = run
+    assert before is not None
+    agree(before, work_log)
+    seen["left"] += sum(one.left is not None for one in work_log.presences)
+
+
+@pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_state_and_work_log_say_the_same_of_a_recorded_journal_after_each_event(journal: Path) -> None:
+    followed(read(journal), 1, Counter())
+
+
+def test_state_and_work_log_say_the_same_of_runs_full_of_faults(tmp_path: Path) -> None:
+    seen: Counter[str] = Counter()
+
+    for seed in range(61_000, 61_006):
+        journal = tmp_path / NAME
+        journal.write_bytes(play(random_case(seed)).journal)
+        followed(read(journal), 5, seen)
+
+    assert {"waiting", "training", "lost", "failed", "epochs", "left"} <= {name for name, times in seen.items() if times}

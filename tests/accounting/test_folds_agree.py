@@ -74,4 +74,6 @@ def test_state_and_work_log_say_the_same_of_runs_full_of_faults(tmp_path: Path) 
         journal.write_bytes(play(random_case(seed)).journal)
         followed(read(journal), 5, seen)
 
-    assert {"waiting", "training", "lost", "failed", "epochs", "left"} <= {name for name, times in seen.items() if times}
+    assert {"waiting", "training", "lost", "failed", "epochs", "left"} <= {
+        name for name, times in seen.items() if times
+    }

@@ -1,89 +1,60 @@
-"""One rank's training of one trial: epochs, validation after each, and the words that report them.
-
-Nothing in a step waits for the device to say a number: losses are summed on it and read once an epoch. Rank 0's words are the
-trial's; the other ranks do the same steps in silence.
-"""
+"""Which word of an attempt is said when: an epoch's end at once, its checkpoint when the file stands, all in their order."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, wait
-from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from aiperf.data.batches import Batch
 from aiperf.data.errors import DamagedData
 from aiperf.data.opened import OpenData
-from aiperf.journal.messages import (
-    CheckpointGone,
-    Crashed,
-    Done,
-    EpochDone,
-    OutOfMemory,
-    Saved,
-    Skipped,
-    Train,
-    Unsaved,
-    Word,
-)
-from aiperf.rng import derive
-from aiperf.rules.procedure import has_stopped_improving
-from aiperf.train.attempt_sums import EpochClock, Reports, Span
-from aiperf.train.batch_sizes import smaller
-from aiperf.train.ceiling import DoesNotFit
-from aiperf.train.checkpoint import Snapshot, copied
-from aiperf.train.device_timer import Mark
-from aiperf.train.execution import NotHad
-from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
-from aiperf.train.precision import unsearched
+from aiperf.journal.messages import EpochDone, Saved, Skipped, Train, Unsaved, Word
 from aiperf.train.rank_context import RankContext
-from aiperf.train.setup import CheckpointMissing, Ready, prepare, walk
 from aiperf.train.stages import Stage
 
 
-class RankOutOfMemory(Exception):
-    """One rank of several ran out of memory within a step: the others wait for it, and only a new group gets them out."""
+@dataclass(frozen=True, slots=True)
+class WhenWritten:
+    """An epoch's word, whose `checkpoint` becomes true when the file stands."""
 
-    def __init__(self, batch: int, word: OutOfMemory | None) -> None:
-        super().__init__(f"out of memory at batch {batch}")
-        self.word = word
-        """Tells of the smaller batch that the next attempt should be made with; None when there is none."""
+    word: EpochDone
+    file: Future[bool]
+    is_last: bool
 
 
-def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
-    """Trains a trial to its end and says how it goes; the last word is Done, Crashed or CheckpointGone.
+AttemptWords = Generator["Word | WhenWritten | None", None, None]
+"""None: a step went by, and a word that was held back may be ready."""
 
-    `taken`: time.monotonic() when the order was taken. Words come in order. The end of an epoch is said at once; whether its
-    checkpoint stands follows, if it is not known yet. The last epoch's word waits for its file, since a trial that is done can
-    be inherited from; what that takes is said meanwhile. Raises RankFailed when another rank is gone, RankOutOfMemory where
-    several ranks cannot agree on a smaller batch any more, and whatever the data set or torch raise.
+
+def in_order(words: AttemptWords, order: Train, context: RankContext) -> Iterator[Word]:
+    """The words of an attempt as the driver is to hear them.
+
+    The end of an epoch is said at once; whether its checkpoint stands follows, if it is not known yet. The last epoch's word,
+    and what comes after it, waits for the file, since a trial that is done can be inherited from; what that takes is said
+    meanwhile. Corrupt images are told of before the word
+    of the step that met them.
     """
-    said: deque[_WhenWritten] = deque()
-    held: deque[Word | _WhenWritten] = deque()
+    said: deque[WhenWritten] = deque()
+    held: deque[Word | WhenWritten] = deque()
     corrupt = _Corrupt(order.worker, context.data)
     try:
-        for word in _Attempt(order, context, taken).run():
+        for word in words:
             yield from corrupt.met_since()
             while said and said[0].file.done():
                 yield from _known(said.popleft())
             match word:
                 case None:
                     pass
-                case _WhenWritten(done, file, is_last) if not file.done() and not is_last:
+                case WhenWritten(done, file, is_last) if not file.done() and not is_last:
                     yield done
                     said.append(word)
-                case _WhenWritten(_, file, _) if file.done() and not held:
+                case WhenWritten(_, file, _) if file.done() and not held:
                     yield from _settled(word)
-                case _WhenWritten():
+                case WhenWritten():
                     held.append(word)
                 case _ if held:
                     held.append(word)
@@ -94,7 +65,7 @@ def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
         raise
     while held:
         last = held.popleft()
-        if isinstance(last, _WhenWritten):
+        if isinstance(last, WhenWritten):
             yield from _waited_for(last, context, order.progress_seconds)
             while said and said[0].file.done():
                 yield from _known(said.popleft())
@@ -102,7 +73,7 @@ def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
             yield last
 
 
-def _waited_for(last: _WhenWritten, context: RankContext, every: float) -> Iterator[Word]:
+def _waited_for(last: WhenWritten, context: RankContext, every: float) -> Iterator[Word]:
     """Nothing is trained any more: what the last file still takes, training stands still for, and says so now and then."""
     began = time.monotonic()
     while not last.file.done():
@@ -133,32 +104,7 @@ class _Corrupt:
         return (Skipped(worker=self._worker, files=met),)
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A step that the device may not have finished."""
-
-    begin: Mark
-    end: Mark
-    exchanged: tuple[Mark, Mark] | None
-    images: int
-    """Of this rank."""
-    is_training: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _WhenWritten:
-    """An epoch's word, whose `checkpoint` becomes true when the file stands."""
-
-    word: EpochDone
-    file: Future[bool]
-    is_last: bool
-
-
-_Words = Generator["Word | _WhenWritten | None", None, None]
-"""None: a step went by, and a word that was held back may be ready."""
-
-
-def _settled(epoch: _WhenWritten) -> tuple[Word, ...]:
+def _settled(epoch: WhenWritten) -> tuple[Word, ...]:
     """An epoch's word, and what became of its file."""
     known = _known(epoch)
     if any(isinstance(word, Saved) for word in known):
@@ -166,7 +112,7 @@ def _settled(epoch: _WhenWritten) -> tuple[Word, ...]:
     return epoch.word, *known
 
 
-def _known(epoch: _WhenWritten) -> tuple[Word, ...]:
+def _known(epoch: WhenWritten) -> tuple[Word, ...]:
     """What became of the file of an epoch. A disk that is full or gone costs the checkpoint, not the trial."""
     sums = epoch.word.advanced
     try:
@@ -180,274 +126,3 @@ def _stood_still(word: EpochDone, seconds: float) -> EpochDone:
     sums = word.advanced
     waited = msgspec.structs.replace(sums, checkpoint_seconds=sums.checkpoint_seconds + seconds)
     return msgspec.structs.replace(word, advanced=waited)
-
-
-class _Attempt:
-    """The state of one attempt as its epochs go by."""
-
-    def __init__(self, order: Train, context: RankContext, taken: float) -> None:
-        self._order = order
-        self._context = context
-        self._taken = taken
-        self._reports = Reports(order.trial, order.attempt, order.progress_seconds, order.edges)
-        self._losses = list(order.losses)
-        self._epoch = order.first_epoch
-        self._batch = order.batch_size
-        self._step = 0
-        self._longest_step = 0.0
-        self._snapshot: Snapshot | None = None
-        self._said_prepared = False
-        self._rate = 0.0
-        """Of the last step."""
-        self._counted = (0, 0)
-        """Images of all ranks that the clock has been told of."""
-
-    def run(self) -> _Words:
-        order = self._order
-        who: dict[str, Any] = {"trial": order.trial, "attempt": order.attempt}
-        while True:
-            try:
-                yield from self._from_here()
-                return
-            except CheckpointMissing as error:
-                yield CheckpointGone(**who, missing=error.trial, reason=str(error))
-                return
-            except NotHad as error:
-                yield Crashed(**who, reason=str(error), retry=False, cause="network")
-                return
-            except (DoesNotFit, torch.cuda.OutOfMemoryError) as error:
-                agreed = isinstance(error, DoesNotFit) or self._context.collective.ranks == 1
-                # the traceback, which holds the step's tensors, is let go before anything is tried again
-            reduced = smaller(self._batch)
-            word = None
-            if reduced is not None:
-                word = OutOfMemory(**who, from_batch_size=self._batch, to_batch_size=reduced)
-            if not agreed:
-                raise RankOutOfMemory(self._batch, word)
-            if word is None:
-                reason = f"out of memory even at batch {self._batch}"
-                yield Crashed(**who, reason=reason, retry=False, cause="memory")
-                return
-            if self._context.device.type == "cuda":
-                torch.cuda.empty_cache()
-            yield word
-            self._batch = word.to_batch_size
-
-    def _from_here(self) -> _Words:
-        """Epoch after epoch, from the current one at the current batch."""
-        ready = prepare(self._order, self._context, self._epoch, self._batch, self._snapshot)
-        if not self._said_prepared:
-            yield ready.prepared
-            self._said_prepared = True
-        try:
-            yield from self._epochs(ready)
-        finally:
-            ready.close()
-
-    def _epochs(self, ready: Ready) -> _Words:
-        order = self._order
-        while True:
-            yield from self._one_epoch(ready)
-            if not math.isfinite(self._losses[-1]):
-                reason = f"diverged: the loss of epoch {self._epoch} is not finite"
-                yield Crashed(trial=order.trial, attempt=order.attempt, reason=reason, retry=False, cause="divergence")
-                return
-            if self._is_over():
-                reason = "epochs" if self._epoch >= order.last_epoch else "early stop"
-                yield Done(trial=order.trial, attempt=order.attempt, reason=reason)
-                return
-            self._epoch += 1
-
-    def _is_over(self) -> bool:
-        order = self._order
-        return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, order.improvement)
-
-    def _one_epoch(self, ready: Ready) -> _Words:
-        """Training, validation, checkpoint; appends the epoch's validation loss."""
-        context, order = self._context, self._order
-        # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
-        torch.manual_seed(derive(order.seed, "dropout", self._epoch, context.collective.rank))
-        self._counted = context.liveness.images()  # ranks are abreast here: none has begun the epoch's first step
-        context.timeline.anchor()
-        steps = context.data.training_steps(ready.batch, context.collective.ranks)
-        whole = steps[-1].stop + context.data.validation_images
-        clock = EpochClock(self._reports, self._epoch, ready.batch, whole)
-
-        training = yield from self._training(ready, clock)
-        # each rank normalised with its own images; from here on they are one network again
-        began = self._now()
-        context.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
-        clock.exchanged(self._now() - began)
-        clock.trained(self._newly_counted()[0])
-        # validation changes nothing that a checkpoint holds: the file is written meanwhile
-        snapshot, file = self._checkpoint(ready, clock)
-        validation = yield from self._validation(ready, clock)
-        began = self._now()
-        sums = context.collective.total([*training.read(), *validation.read()])
-        clock.exchanged(self._now() - began)
-        training_images, training_loss, _, validation_images, validation_loss, correct = sums
-        self._losses.append(validation_loss / validation_images)
-        is_finite = math.isfinite(training_loss) and math.isfinite(validation_loss)
-        if not is_finite:
-            self._losses[-1] = math.inf
-
-        advanced = clock.finish(self._now(), round(training_images), round(validation_images))
-        if not is_finite or (self._is_over() and file is not None and not file.done()):
-            # said at once: the last epoch's own word waits for the disk, and the interval ends when the driver hears of it
-            yield advanced
-        if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
-            return
-        self._snapshot = snapshot
-        if self._is_over() and context.writer is not None:
-            context.writer.finish(order.trial)
-        done = EpochDone(
-            advanced=advanced,
-            accuracy=correct / validation_images,
-            validation_loss=validation_loss / validation_images,
-            training_loss=training_loss / training_images,
-            learning_rate=self._rate,
-            checkpoint=False,
-        )
-        yield _WhenWritten(done, file, self._is_over()) if file is not None else done
-
-    def _training(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
-        context, order, exchange = self._context, self._order, ready.exchange
-        timeline, ranks = context.timeline, context.collective.ranks
-        account = _Account(context.device)
-        exchange.module.train()
-        clock.begin_pass(self._now())
-        batches = context.data.training(
-            ready.batch, **walk(context), epoch=self._epoch, seed=derive(order.seed, "order")
-        )
-        pending: deque[_Pending] = deque()
-        try:
-            for number, batch in enumerate(self._fetched(batches)):
-                self._rate = learning_rate(context.conf, self._epoch, ready.batch * ranks, number / len(batches))
-                set_learning_rate(exchange.optimiser, self._rate)
-                begin = timeline.mark()
-                with ready.execution.eager_if(batch.count != ready.batch), context.precision.computing():
-                    logits = exchange.module(batch.images)
-                    loss = F.cross_entropy(logits.float(), batch.labels, label_smoothing=context.conf.label_smoothing)
-                account.add(batch, loss)
-                if batch.count * ranks != batch.global_count:
-                    # ranks with fewer images count for less: the mean over ranks is then the mean over images
-                    loss = loss * (batch.count * ranks / batch.global_count)
-                exchanged = exchange.backward(loss)
-                exchange.update()
-                pending.append(_Pending(begin, timeline.mark(), exchanged, batch.count, True))
-                self._step += 1
-                yield from self._finish_steps(pending, clock, timeline.behind)
-            yield from self._finish_steps(pending, clock, 0)
-        finally:
-            batches.close()
-        return account
-
-    def _validation(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
-        context, network = self._context, ready.network
-        timeline = context.timeline
-        account = _Account(context.device)
-        network.eval()
-        clock.begin_pass(self._now())
-        batches = context.data.validation(ready.batch, **walk(context))
-        pending: deque[_Pending] = deque()
-        try:
-            for batch in self._fetched(batches):
-                begin = timeline.mark()
-                once = nullcontext() if batch.count == ready.batch else unsearched()
-                with torch.inference_mode(), context.precision.computing(), once:
-                    logits = network.forward(batch.images).float()  # not a call: what is compiled is the training step
-                    loss = F.cross_entropy(logits, batch.labels)
-                    account.add(batch, loss)
-                    account.add_correct((logits.argmax(1) == batch.labels).sum())
-                pending.append(_Pending(begin, timeline.mark(), None, batch.count, False))
-                yield from self._finish_steps(pending, clock, timeline.behind)
-            yield from self._finish_steps(pending, clock, 0)
-        finally:
-            batches.close()
-        return account
-
-    def _finish_steps(
-        self, pending: deque[_Pending], clock: EpochClock, behind: int
-    ) -> Generator[Word | None, None, None]:
-        """Accounts for the steps that are more than `behind` back, waiting for the device where it has not come so far."""
-        context, second = self._context, self._context.timeline.second
-        while len(pending) > behind:
-            step = pending.popleft()
-            end = second(step.end)
-            exchanged = 0.0 if step.exchanged is None else second(step.exchanged[1]) - second(step.exchanged[0])
-            begin = second(step.begin)
-            context.liveness.processed(*((step.images, 0) if step.is_training else (0, step.images)))
-            trained, validated = self._newly_counted()
-            images = trained if step.is_training else validated
-            word = clock.step(
-                Span(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged)),
-                is_asked=context.liveness.is_asked_for_sums(),
-            )
-            self._longest_step = max(self._longest_step, end - begin)
-            context.liveness.beat(self._step, *self._patience())
-            yield word
-
-    def _newly_counted(self) -> tuple[int, int]:
-        """Training and validation images that all ranks have processed since this was last asked."""
-        before, self._counted = self._counted, self._context.liveness.images()
-        return self._counted[0] - before[0], self._counted[1] - before[1]
-
-    def _fetched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The batches; who waits for one waits for storage, and is not taken for hung as long as anything moves there."""
-        liveness = self._context.liveness
-        while True:
-            stage, seconds = self._patience()
-            liveness.enter(Stage.INPUT, seconds)
-            batch = next(batches, None)
-            liveness.enter(stage, seconds)
-            if batch is None:
-                return
-            yield batch
-
-    def _patience(self) -> tuple[Stage, float]:
-        """What a step is, and how long this rank may be silent in it: a trial's first may choose and compile kernels."""
-        conf = self._context.conf
-        if self._step <= self._context.timeline.behind + 1:
-            return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)
-        return Stage.STEPS, max(conf.hang_seconds, 10 * self._longest_step)
-
-    def _checkpoint(self, ready: Ready, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
-        """Rank 0's copy of the epoch, and whether its file stands."""
-        context, began = self._context, time.monotonic()
-        if context.writer is None:
-            return None, None
-        snapshot = Snapshot(
-            trial=self._order.trial,
-            epoch=self._epoch,
-            fingerprint=ready.graph.fingerprint,
-            weights=copied(ready.network.state_dict()),
-            momentum=copied(momentum_of(ready.exchange.optimiser, ready.network)),
-            scaler=ready.scaler.state_dict() if ready.scaler is not None else {},
-        )
-        context.timeline.anchor()  # the copies are made when this returns: the writer reads them from another stream
-        file = context.writer.submit(snapshot)
-        clock.stood_still(time.monotonic() - began)
-        return snapshot, file
-
-    def _now(self) -> float:
-        return time.monotonic() - self._taken
-
-
-class _Account:
-    """Sums over a pass, kept on the device."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._images = 0
-        self._loss = torch.zeros((), dtype=torch.float64, device=device)
-        self._correct = torch.zeros((), dtype=torch.int64, device=device)
-
-    def add(self, batch: Batch, mean_loss: Tensor) -> None:
-        self._images += batch.count
-        self._loss.add_(mean_loss.detach(), alpha=batch.count)
-
-    def add_correct(self, correct: Tensor) -> None:
-        self._correct.add_(correct)
-
-    def read(self) -> tuple[float, float, float]:
-        """Images, summed loss, correct answers; waits for the device."""
-        return float(self._images), self._loss.item(), float(self._correct.item())

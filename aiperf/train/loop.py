@@ -10,34 +10,29 @@ import math
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from aiperf.data.batches import Batch
-from aiperf.data.errors import DamagedData
-from aiperf.data.opened import OpenData
 from aiperf.journal.messages import (
     CheckpointGone,
     Crashed,
     Done,
     EpochDone,
     OutOfMemory,
-    Saved,
-    Skipped,
     Train,
-    Unsaved,
     Word,
 )
 from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving
 from aiperf.train.attempt_sums import EpochClock, Reports, Span
+from aiperf.train.attempt_words import AttemptWords, WhenWritten, in_order
 from aiperf.train.batch_sizes import smaller
 from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.checkpoint import Snapshot, copied
@@ -62,75 +57,11 @@ class RankOutOfMemory(Exception):
 def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
     """Trains a trial to its end and says how it goes; the last word is Done, Crashed or CheckpointGone.
 
-    `taken`: time.monotonic() when the order was taken. Words come in order. The end of an epoch is said at once; whether its
-    checkpoint stands follows, if it is not known yet. The last epoch's word waits for its file, since a trial that is done can
-    be inherited from; what that takes is said meanwhile. Raises RankFailed when another rank is gone, RankOutOfMemory where
-    several ranks cannot agree on a smaller batch any more, and whatever the data set or torch raise.
+    `taken`: time.monotonic() when the order was taken. Words come in order, and those of an epoch whose checkpoint is not on
+    disk yet as `attempt_words.py` says. Raises RankFailed when another rank is gone, RankOutOfMemory where several ranks cannot
+    agree on a smaller batch any more, and whatever the data set or torch raise.
     """
-    said: deque[_WhenWritten] = deque()
-    held: deque[Word | _WhenWritten] = deque()
-    corrupt = _Corrupt(order.worker, context.data)
-    try:
-        for word in _Attempt(order, context, taken).run():
-            yield from corrupt.met_since()
-            while said and said[0].file.done():
-                yield from _known(said.popleft())
-            match word:
-                case None:
-                    pass
-                case _WhenWritten(done, file, is_last) if not file.done() and not is_last:
-                    yield done
-                    said.append(word)
-                case _WhenWritten(_, file, _) if file.done() and not held:
-                    yield from _settled(word)
-                case _WhenWritten():
-                    held.append(word)
-                case _ if held:
-                    held.append(word)
-                case _:
-                    yield word
-    except DamagedData:  # the image that was one too many has a name too
-        yield from corrupt.met_since()
-        raise
-    while held:
-        last = held.popleft()
-        if isinstance(last, _WhenWritten):
-            yield from _waited_for(last, context, order.progress_seconds)
-            while said and said[0].file.done():
-                yield from _known(said.popleft())
-        else:
-            yield last
-
-
-def _waited_for(last: _WhenWritten, context: RankContext, every: float) -> Iterator[Word]:
-    """Nothing is trained any more: what the last file still takes, training stands still for, and says so now and then."""
-    began = time.monotonic()
-    while not last.file.done():
-        context.liveness.enter(
-            Stage.CHECKPOINT, every + context.conf.start_seconds
-        )  # a slow disk is no rank that hangs
-        wait([last.file], timeout=every)
-        if not last.file.done():
-            yield _stood_still(last.word, time.monotonic() - began).advanced
-    for word in _settled(last):
-        yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
-
-
-class _Corrupt:
-    """The corrupt images that this process has met, as it tells of them."""
-
-    def __init__(self, worker: int, data: OpenData) -> None:
-        self._worker = worker
-        self._data = data
-        self._told = 0
-
-    def met_since(self) -> tuple[Word, ...]:
-        """All of them, where there are more than were told of."""
-        met = self._data.corrupt
-        if len(met) == self._told:
-            return ()
-        self._told = len(met)
-        return (Skipped(worker=self._worker, files=met),)
+    yield from in_order(_Attempt(order, context, taken).run(), order, context)
 
 
 @dataclass(slots=True)
@@ -143,43 +74,6 @@ class _Pending:
     images: int
     """Of this rank."""
     is_training: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _WhenWritten:
-    """An epoch's word, whose `checkpoint` becomes true when the file stands."""
-
-    word: EpochDone
-    file: Future[bool]
-    is_last: bool
-
-
-_Words = Generator["Word | _WhenWritten | None", None, None]
-"""None: a step went by, and a word that was held back may be ready."""
-
-
-def _settled(epoch: _WhenWritten) -> tuple[Word, ...]:
-    """An epoch's word, and what became of its file."""
-    known = _known(epoch)
-    if any(isinstance(word, Saved) for word in known):
-        return (msgspec.structs.replace(epoch.word, checkpoint=True),)
-    return epoch.word, *known
-
-
-def _known(epoch: _WhenWritten) -> tuple[Word, ...]:
-    """What became of the file of an epoch. A disk that is full or gone costs the checkpoint, not the trial."""
-    sums = epoch.word.advanced
-    try:
-        stands = epoch.file.result()
-    except OSError as error:
-        return (Unsaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
-    return (Saved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if stands else ()
-
-
-def _stood_still(word: EpochDone, seconds: float) -> EpochDone:
-    sums = word.advanced
-    waited = msgspec.structs.replace(sums, checkpoint_seconds=sums.checkpoint_seconds + seconds)
-    return msgspec.structs.replace(word, advanced=waited)
 
 
 class _Attempt:
@@ -202,7 +96,7 @@ class _Attempt:
         self._counted = (0, 0)
         """Images of all ranks that the clock has been told of."""
 
-    def run(self) -> _Words:
+    def run(self) -> AttemptWords:
         order = self._order
         who: dict[str, Any] = {"trial": order.trial, "attempt": order.attempt}
         while True:
@@ -233,7 +127,7 @@ class _Attempt:
             yield word
             self._batch = word.to_batch_size
 
-    def _from_here(self) -> _Words:
+    def _from_here(self) -> AttemptWords:
         """Epoch after epoch, from the current one at the current batch."""
         ready = prepare(self._order, self._context, self._epoch, self._batch, self._snapshot)
         if not self._said_prepared:
@@ -244,7 +138,7 @@ class _Attempt:
         finally:
             ready.close()
 
-    def _epochs(self, ready: Ready) -> _Words:
+    def _epochs(self, ready: Ready) -> AttemptWords:
         order = self._order
         while True:
             yield from self._one_epoch(ready)
@@ -262,7 +156,7 @@ class _Attempt:
         order = self._order
         return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, order.improvement)
 
-    def _one_epoch(self, ready: Ready) -> _Words:
+    def _one_epoch(self, ready: Ready) -> AttemptWords:
         """Training, validation, checkpoint; appends the epoch's validation loss."""
         context, order = self._context, self._order
         # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
@@ -308,7 +202,7 @@ class _Attempt:
             learning_rate=self._rate,
             checkpoint=False,
         )
-        yield _WhenWritten(done, file, self._is_over()) if file is not None else done
+        yield WhenWritten(done, file, self._is_over()) if file is not None else done
 
     def _training(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
         context, order, exchange = self._context, self._order, ready.exchange

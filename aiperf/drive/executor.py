@@ -10,7 +10,10 @@ from searchers.history import Observation
 
 
 class Executor(Protocol):
-    """Where a run's orders are carried out: in this process, on Ray, or under a virtual clock."""
+    """Where a run's orders are carried out: in this process, on Ray, or under a virtual clock.
+
+    `tests/drive/test_executors.py` is the contract that each of them is held to.
+    """
 
     def start(self) -> None:
         """Brings workers up; each says WorkerUp when it is ready, now or later."""
@@ -21,7 +24,7 @@ class Executor(Protocol):
         ...
 
     def send(self, order: Order) -> None:
-        """Has an order carried out; returns at once."""
+        """Has an order carried out; returns at once. One for a worker that is gone is dropped: its loss is told."""
         ...
 
     def words(self, timeout: float) -> list[Word]:

@@ -33,6 +33,9 @@ class InlineExecutor:
 
     def start(self) -> None:
         """The one worker is there; over a resume it has a new number."""
+        self._say_up()
+
+    def _say_up(self) -> None:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._said.append(
             WorkerUp(
@@ -51,16 +54,22 @@ class InlineExecutor:
         self._history.tell(observations)
 
     def send(self, order: Order) -> None:
-        """Proposes at once; takes up training when the driver next waits."""
+        """Proposes at once; takes up training when the driver next waits. One for a worker that is gone is dropped."""
         match order:
+            case Drop():
+                self._drop(order.trial)
+            case _ if order.worker != self._worker:
+                pass
             case Propose():
                 self._said.append(make(self._proposer, self._history, order))
             case Train():
                 self._training = self._train(order)
-            case Drop():
-                self._drop(order.trial)
             case Release():
+                # written off for its silence, as behind a breakpoint: it goes on under a new number, as any other would
                 self._training = iter(())
+                self._said.clear()
+                self._worker += 1
+                self._say_up()
             case Sum():
                 pass  # waiting for words trains on to the next one, which has them
 

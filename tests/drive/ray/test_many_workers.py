@@ -86,7 +86,7 @@ class Bench:
         self.said: list[Word] = []
         executor.start()
 
-    def until(self, happened: Callable[[list[Word]], bool], seconds: float = 120.0) -> list[Word]:
+    def until(self, happened: Callable[[list[Word]], bool], seconds: float = 600.0) -> list[Word]:
         """Hears words until it has happened; gives all that were ever said."""
         deadline = time.monotonic() + seconds
         while not happened(self.said):
@@ -262,19 +262,6 @@ def test_a_host_that_joins_late_brings_a_worker(cluster: SmallCluster, bench: Op
 
     assert [up.worker for up in run.up(2)] == [0, 1]
     run.trains(1, trial=1)
-
-
-@pytest.mark.slow
-def test_a_released_worker_is_replaced_under_a_new_number(cluster: SmallCluster, bench: Open) -> None:
-    cluster.add()
-    run = bench()
-    run.up(1)
-
-    run.executor.send(Release(worker=0, reason="silent"))
-
-    assert [up.worker for up in run.up(2)] == [0, 1]
-    run.trains(1, trial=1)
-    assert not of(run.said, WorkerDown)
 
 
 @pytest.mark.slow

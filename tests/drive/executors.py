@@ -1,0 +1,181 @@
+"""Every executor there is, on the machines that the product itself brings up for it, with a network that trains in a blink."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from aiperf.config import configure
+from aiperf.drive.executor import Executor
+from aiperf.drive.machines import machines, worker_shape
+from aiperf.drive.session import Standing
+from aiperf.journal.messages import (
+    Advanced,
+    CheckpointGone,
+    Crashed,
+    Done,
+    EpochDone,
+    Prepared,
+    Propose,
+    Proposed,
+    Train,
+    Unproposed,
+    Word,
+    WorkerUp,
+)
+from aiperf.planning.plan import first_event, make_plan
+from aiperf.simulate.model.simulated_executor import SimulatedExecutor
+from aiperf.simulate.session import open_run, world_of
+from morphism import decode_morph, encode
+from searchers import history
+from tests.drive.processes import command_line, descendants
+from tests.train.orders import plain_graph
+
+EXECUTORS = {
+    "inline": ("executor=inline",),
+    "ray": ("executor=ray",),
+    "simulated": ("+cluster=simulated", "cluster.workers=1"),
+}
+"""What a user writes to have each."""
+TINY = (
+    "dataset=synthetic",
+    "dataset.training_images=160",
+    "dataset.validation_images=50",
+    "dataset.classes=3",
+    "dataset.image=8",
+    "dataset.channels=1",
+    "trainer.ranks=1",
+    "trainer.threads=1",
+    "trainer.precision=fp32",
+    "trainer.compile=off",
+    "searcher=random",
+    "hpo=off",
+)
+PATIENCE_SECONDS = 600.0
+"""Far more than anything here takes."""
+
+
+@dataclass
+class Bench:
+    """An executor, and all that it has said."""
+
+    executor: Executor
+    worker: int = 0
+    """The one that is up."""
+    said: list[Word] = field(default_factory=list)
+
+    def until(self, happened: Callable[[list[Word]], bool]) -> list[Word]:
+        """Hears words until it has happened; gives all that were ever said."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not happened(self.said):
+            assert time.monotonic() < deadline, f"it did not happen; said: {self.said}"
+            self.said += self.executor.words(0.1)
+        return self.said
+
+    def next_up(self) -> WorkerUp:
+        """The next worker that comes up, which is given the orders from now on."""
+        before = len(self.ups())
+        self.until(lambda _: len(self.ups()) > before)
+        self.worker = self.ups()[-1].worker
+        return self.ups()[-1]
+
+    def ups(self) -> list[WorkerUp]:
+        return [word for word in self.said if isinstance(word, WorkerUp)]
+
+    def answers(self, number: int) -> list[Proposed | Unproposed]:
+        """To a request."""
+        return [word for word in self.said if isinstance(word, Proposed | Unproposed) and word.number == number]
+
+    def proposed(self, number: int, *, starting_network: bool = False) -> Proposed:
+        """Has a proposal made."""
+        order = Propose(number=number, worker=self.worker, round=1, seed=number, starting_network=starting_network)
+        self.executor.send(order)
+        self.until(lambda _: bool(self.answers(number)))
+        (answer,) = self.answers(number)
+        assert isinstance(answer, Proposed), answer
+        return answer
+
+    def told(self, proposal: Proposed, accuracy: float) -> None:
+        """What the search hears of a trial that came to its end."""
+        number = proposal.number
+        morphs = tuple(decode_morph(morph) for morph in proposal.morphs)
+        of_it = history.Proposed(number, 1, proposal.parent, morphs, proposal.batch_size, None, f"print of {number}")
+        self.executor.tell([history.Requested(number), of_it, history.Finished(number, accuracy)])
+
+    def trained(self, proposal: Proposed, **changes: object) -> list[Word]:
+        """Has a proposal trained to the end; the words of it."""
+        order = order_for(proposal, self.worker, **changes)
+        self.executor.send(order)
+        self.until(lambda _: any(is_last(word, order) for word in self.said))
+        return self.words_of(order)
+
+    def words_of(self, order: Train) -> list[Word]:
+        """All that was ever said of an attempt."""
+        return [word for word in self.said if attempt_of(word) == (order.trial, order.attempt)]
+
+
+def order_for(proposal: Proposed, worker: int, **changes: object) -> Train:
+    """To train a proposal, two epochs of it."""
+    order = Train(
+        trial=proposal.number,
+        attempt=1,
+        worker=worker,
+        lineage=(),
+        morphs=proposal.morphs,
+        parent=proposal.parent,
+        first_epoch=1,
+        last_epoch=2,
+        patience=60,
+        improvement=0.001,
+        losses=(),
+        batch_size=16,
+        seed=7,
+        progress_seconds=1e-4,
+        edges=(),
+    )
+    return msgspec.structs.replace(order, **changes)
+
+
+def attempt_of(word: Word) -> tuple[int, int] | None:
+    """Trial and attempt that a word is of."""
+    if isinstance(word, EpochDone):
+        return word.advanced.trial, word.advanced.attempt
+    if isinstance(word, Prepared | Advanced | Done | Crashed | CheckpointGone):
+        return word.trial, word.attempt
+    return None
+
+
+def is_last(word: Word, order: Train) -> bool:
+    """Whether it ends the attempt."""
+    return isinstance(word, Done | Crashed | CheckpointGone) and attempt_of(word) == (order.trial, order.attempt)
+
+
+@contextmanager
+def opened(name: str, folder: Path) -> Iterator[Bench]:
+    """An executor whose first worker is asked for and not yet up."""
+    (folder / "start.json").write_text(encode(plain_graph()))
+    conf = configure([f"runs={folder}", f"start={folder / 'start.json'}", *TINY, *EXECUTORS[name]])
+    with ExitStack() as stack:
+        executor: Executor
+        if conf.cluster is not None:
+            executor = SimulatedExecutor(world_of(open_run(conf)), first_worker=0)
+        else:
+            executor_of = stack.enter_context(machines(conf))
+            first = first_event(make_plan(conf, worker_shape(conf)), name, time.time())
+            executor = executor_of(conf, folder, Standing.at(first))
+        stack.callback(executor.close)
+        executor.start()
+        yield Bench(executor)
+
+
+def at_work() -> list[str]:
+    """Processes that serve a worker of this process's: its host, its ranks, its generator, its recorder."""
+    marks = (b"aiperf.train.ranks.rank", b"aiperf.system.recorder", b"ray::WorkerHost", b"ray::Generator")
+    lines = [command_line(pid) for pid in descendants(os.getpid())]
+    return [line.decode(errors="replace") for line in lines if any(mark in line for mark in marks)]

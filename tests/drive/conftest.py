@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from aiperf.drive.ray.local_cluster import local_ray
+from tests.drive.runs import Begin, RealRun
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +16,17 @@ def own_ray() -> Iterator[None]:
     """A Ray as a run brings it up: it joins no other that runs on the machine, and none joins it."""
     with local_ray():
         yield
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Begins a real run."""
+    begun: list[RealRun] = []
+
+    def run(*words: str) -> RealRun:
+        begun.append(RealRun(tmp_path, *words))
+        return begun[-1]
+
+    yield run
+    for one in begun:
+        one.end()

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import NAME, read
+from aiperf.scratch import MARK
+from tests.drive.processes import command_line, descendants
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SMALL = (
@@ -23,6 +26,8 @@ SMALL = (
     "schedule.epochs=[2,3,4]",
     "schedule.warmup_seconds=4",
 )
+PATIENCE_SECONDS = 900.0
+"""Far more than anything takes that a test waits for: a slow machine is no failure."""
 
 
 class RealRun:
@@ -52,7 +57,7 @@ class RealRun:
         """The whole lines of the journal, now."""
         return list(read(self.folder))
 
-    def until(self, happened: Callable[[list[AnyEvent]], bool], timeout: float = 90.0) -> list[AnyEvent]:
+    def until(self, happened: Callable[[list[AnyEvent]], bool], timeout: float = PATIENCE_SECONDS) -> list[AnyEvent]:
         """Waits until the journal says so."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -72,9 +77,9 @@ class RealRun:
     def interrupt(self) -> int:
         """Ctrl-C once, and the exit status."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=PATIENCE_SECONDS)
 
-    def wait(self, timeout: float = 120.0) -> int:
+    def wait(self, timeout: float = PATIENCE_SECONDS) -> int:
         """The exit status."""
         return self.process.wait(timeout=timeout)
 
@@ -83,3 +88,61 @@ class RealRun:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+
+Begin = Callable[..., RealRun]
+"""Begins a real run with these words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What each process of a run bears in its environment: where the run's temporary folder is."""
+
+    entry: bytes
+
+    @property
+    def folder(self) -> Path:
+        """That folder."""
+        return Path(self.entry.decode().partition("=")[2])
+
+
+def rank_of(run: RealRun) -> int:
+    """The process of one of its ranks."""
+    return next(pid for pid in descendants(run.process.pid) if b"aiperf.train.ranks.rank" in command_line(pid))
+
+
+def mark_of(run: RealRun) -> Mark:
+    """By the environment of a rank."""
+    environment = Path(f"/proc/{rank_of(run)}/environ").read_bytes().split(b"\0")
+    return Mark(next(entry for entry in environment if entry.startswith(f"{MARK}=".encode())))
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is still there of a run that has ended."""
+
+    processes: tuple[bytes, ...] = ()
+    """Command lines of those that bear its mark."""
+    unreaped: tuple[int, ...] = ()
+    """Processes that have ended and show no mark any more, and are there until whoever inherited them has reaped them."""
+    folders: tuple[Path, ...] = ()
+
+
+def left_behind(mark: Mark, *pids: int) -> Left:
+    """What is left once it does not get less any more; nothing, if all is well."""
+    deadline = time.monotonic() + PATIENCE_SECONDS / 3
+    while (left := _left_now(mark, pids)) != Left() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def _left_now(mark: Mark, pids: tuple[int, ...]) -> Left:
+    processes = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.entry in file.read_bytes().split(b"\0"):
+                processes.append(command_line(int(file.parent.name)))
+        except OSError:
+            continue
+    there = tuple(pid for pid in pids if Path(f"/proc/{pid}").exists())
+    return Left(tuple(processes), there, (mark.folder,) if mark.folder.exists() else ())

@@ -1,12 +1,17 @@
-"""The whole benchmark on real Ray, real Horovod and real torch: killed, interrupted, taken up again."""
+"""The whole benchmark on real Ray, real Horovod and real torch: killed, taken up again, interrupted, and taken up to its end.
+
+One run goes through all of that (`journey`); each test looks at what one part of it must hold.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -27,27 +32,13 @@ from aiperf.journal.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.journal.journal import read
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
 from tests.drive.processes import command_line, descendants, worker_host
-from tests.drive.runs import SMALL, RealRun
+from tests.drive.runs import SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of
 
-Begin = Callable[..., RealRun]
-
-
-@pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Begin]:
-    """Begins a real run."""
-    begun: list[RealRun] = []
-
-    def run(*words: str) -> RealRun:
-        begun.append(RealRun(tmp_path, *words))
-        return begun[-1]
-
-    yield run
-    for one in begun:
-        one.end()
+TRIALS = 7
+"""With so many finished the run ends: tuning begins with the fourth, and how long it takes is the machine's matter."""
 
 
 def counted_images(events: list[AnyEvent]) -> dict[tuple[int, int], int]:
@@ -65,61 +56,123 @@ def some(kind: type[AnyEvent], count: int) -> Callable[[list[AnyEvent]], bool]:
     return lambda events: sum(isinstance(event, kind) for event in events) >= count
 
 
-def assert_sound(folder: Path) -> list[AnyEvent]:
+def assert_sound(events: list[AnyEvent]) -> None:
     """What must hold of every journal, whatever happened to its run."""
-    events = list(read(folder))
     images = counted_images(events)
     for event in events:
         if isinstance(event, EpochFinished):
             assert images[event.trial, event.epoch] == 512
     assert max(images.values()) <= 512
     assert score(work_log(events)).valid
-    assert (folder / "report.html").stat().st_size > 0
-    return events
 
 
-def test_a_run_from_the_first_word_to_the_report_with_every_proposal_rederived(begin: Begin) -> None:
-    # it ends with its sixth trial; the time is for a machine that does other work too
-    run = begin(*SMALL, "schedule.duration_seconds=900", "limits.trials=6")
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """A run through a kill of its driver, a resume, Ctrl-C, and another resume to its end."""
 
-    assert run.wait() == 0, run.output.read_text()
+    seen: list[AnyEvent]
+    """Its journal a moment before its driver was killed,"""
+    killed: list[AnyEvent]
+    """when it had been,"""
+    interrupted: list[AnyEvent]
+    """after Ctrl-C,"""
+    ended: list[AnyEvent]
+    """and in the end."""
+    left: Left
+    """Of the killed driver."""
+    reported: tuple[bool, bool]
+    """Whether a report lay there after Ctrl-C, and in the end."""
+    output: list[str]
+    """What the last of its drivers printed."""
 
-    events = assert_sound(run.folder)
-    first = events[0]
+
+@pytest.fixture(scope="module", params=[0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))])
+def journey(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
+    """The seed draws after which epoch the driver is killed, and how long after it."""
+    seed: int = request.param
+    place, chooser, begun = tmp_path_factory.mktemp(f"journey{seed}"), random.Random(seed), []
+
+    def begin(*words: str) -> RealRun:
+        begun.append(RealRun(place, *words))
+        return begun[-1]
+
+    try:
+        yield travelled(begin, chooser)
+    finally:
+        for run in begun:
+            run.end()
+
+
+def travelled(begin: Begin, chooser: random.Random) -> Journey:
+    run = begin(*SMALL, "schedule.duration_seconds=7200", f"limits.trials={TRIALS}")
+    seen = run.until(some(EpochFinished, chooser.randint(1, 7)))
+    time.sleep(chooser.uniform(0.0, 2.0))  # about two epochs: any point of an epoch, a checkpoint, a change of trials
+    mark, host = mark_of(run), worker_host(run.process.pid)
+    maps = Path(f"/proc/{rank_of(run)}/maps").read_text()
+    assert re.search(rf"{mark.folder}/\S+/heartbeats$", maps, re.MULTILINE), "what ranks share goes with the run"
+    os.kill(host, signal.SIGSTOP)  # one that would not notice
+    run.kill()
+    left = left_behind(mark, host)
+    killed = run.events()
+
+    finished = sum(isinstance(event, TrialFinished) for event in killed)
+    again = begin(f"resume={run.folder}")
+    again.until(some(TrialFinished, finished + 1))
+    assert again.interrupt() == 0, again.output.read_text()
+    interrupted, report = again.events(), again.folder / "report.html"
+    reported = report.stat().st_size > 0
+    report.unlink()
+
+    last = begin(f"resume={run.folder}")
+    assert last.wait() == 0, last.output.read_text()
+    output = last.output.read_text().splitlines()
+    return Journey(seen, killed, interrupted, last.events(), left, (reported, report.stat().st_size > 0), output)
+
+
+def test_a_run_that_was_killed_and_interrupted_ends_with_score_and_report_and_every_proposal_rederived(
+    journey: Journey,
+) -> None:
+    events = journey.ended
+    first, end = events[0], events[-1]
+
+    assert_sound(events)
+    assert isinstance(end, RunEnded) and end.reason == "trials"
+    assert sum(isinstance(event, TrialFinished) for event in events) >= TRIALS
     assert isinstance(first, RunStarted)
     conf = from_plain(first.config)
     proposals = list(verify_proposals(events, proposer_of(conf.searcher, conf.hpo)))
-    assert len(proposals) >= 6
+    assert len(proposals) >= TRIALS
     assert [one.number for one in proposals if not one.is_equal] == []
-    joined = next(event for event in events if isinstance(event, WorkerJoined))
-    assert joined.ranks == 2
-    said = run.output.read_text().splitlines()
-    assert said[-1].endswith("report.html") and any(line.startswith("score ") for line in said)
+    assert {event.ranks for event in events if isinstance(event, WorkerJoined)} == {2}
+    assert journey.output[-1].endswith("report.html") and journey.reported[1]
+    assert any(line.startswith("score ") for line in journey.output)
 
 
-@pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9)]])
-def test_a_driver_killed_at_a_random_moment_loses_at_most_the_epoch_in_progress(begin: Begin, seed: int) -> None:
-    """The seed stands in the test's name; it draws after which epoch, and how long after it."""
-    chooser = random.Random(seed)
-    run = begin(*SMALL, "schedule.duration_seconds=45")
-    killed = run.until(some(EpochFinished, chooser.randint(1, 7)))
-    time.sleep(chooser.uniform(0.0, 2.0))  # about two epochs: any point of an epoch, a checkpoint, a change of trials
-    run.kill()
+def test_a_killed_driver_leaves_nothing_behind(journey: Journey) -> None:
+    assert journey.left == Left()
 
-    before = run.events()
-    assert before[: len(killed)] == killed
-    again = begin(f"resume={run.folder}")
-    assert again.wait() == 0, again.output.read_text()
 
-    events = assert_sound(run.folder)
+def test_a_killed_driver_loses_at_most_the_epoch_in_progress(journey: Journey) -> None:
+    before, events = journey.killed, journey.interrupted
+
+    assert before[: len(journey.seen)] == journey.seen
     assert events[: len(before)] == before
-    resumed = next(event for event in events if isinstance(event, RunResumed))
-    assert resumed.at >= before[-1].at
+    resumed = events[len(before)]
+    assert isinstance(resumed, RunResumed) and resumed.at >= before[-1].at
     # An epoch that the journal knows as finished, with a checkpoint, is not done again.
     saved = {(event.trial, event.epoch) for event in before if isinstance(event, EpochFinished) and event.checkpoint}
     after = [event for event in events[len(before) :] if isinstance(event, Progress | EpochFinished)]
     redone = {(event.trial, event.epoch) for event in after}
-    assert not saved & redone
+    assert redone and not saved & redone
+
+
+def test_ctrl_c_once_ends_the_run_with_a_valid_report_and_it_can_be_resumed(journey: Journey) -> None:
+    events = journey.interrupted
+
+    assert_sound(events)
+    assert isinstance(events[-1], RunEnded) and events[-1].reason == "interrupted"
+    assert journey.reported[0]
+    assert journey.ended[: len(events)] == events and isinstance(journey.ended[len(events)], RunResumed)
 
 
 @pytest.mark.slow
@@ -130,7 +183,8 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(b
     os.kill(host, signal.SIGKILL)
     assert run.wait() == 0, run.output.read_text()
 
-    events = assert_sound(run.folder)
+    events = run.events()
+    assert_sound(events)
     lost = next(index for index, event in enumerate(events) if isinstance(event, WorkerLost))
     retried = next(event for event in events[lost:] if isinstance(event, TrialStarted))
     finished = [
@@ -151,26 +205,12 @@ def test_a_killed_rank_costs_an_attempt_and_not_the_worker(begin: Begin) -> None
     os.kill(rank, signal.SIGKILL)
     assert run.wait() == 0, run.output.read_text()
 
-    events = assert_sound(run.folder)
+    events = run.events()
+    assert_sound(events)
     lost = next(event for event in events if isinstance(event, TrialLost))
     assert "rank" in lost.reason and "of 2 on" in lost.reason
     assert not any(isinstance(event, WorkerLost) for event in events)
     assert any(isinstance(event, TrialStarted) and event.attempt == 2 for event in events)
-
-
-def test_ctrl_c_once_ends_the_run_with_a_valid_report_and_it_can_be_resumed(begin: Begin) -> None:
-    run = begin(*SMALL, "schedule.duration_seconds=600")
-    run.until(some(TrialFinished, 2))
-    run.until(lambda events: events[-1].at > 6)
-
-    assert run.interrupt() == 0, run.output.read_text()
-
-    events = assert_sound(run.folder)
-    assert isinstance(events[-1], RunEnded) and events[-1].reason == "interrupted"
-    again = begin(f"resume={run.folder}")
-    again.until(lambda events: some(RunResumed, 1)(events) and isinstance(events[-1], Progress | EpochFinished))
-    assert again.interrupt() == 0, again.output.read_text()
-    assert_sound(run.folder)
 
 
 def test_a_damaged_configuration_stops_before_anything_starts(begin: Begin, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,10 +16,9 @@ from aiperf.drive.ray import daemons
 from aiperf.drive.ray.daemons import Runtime
 from aiperf.errors import RuntimeLost
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed, WorkerJoined, WorkerLost
-from aiperf.scratch import MARK
 from tests.drive.census import Census
 from tests.drive.processes import command_line, descendants
-from tests.drive.runs import SMALL, RealRun
+from tests.drive.runs import SMALL, Begin, Left, RealRun, left_behind, mark_of
 
 
 @pytest.fixture
@@ -79,23 +77,6 @@ def test_a_call_that_would_wait_for_a_lost_process_for_ever_does_not(process: su
         other.asked(lambda: 1 / 0)
 
 
-Begin = Callable[..., RealRun]
-
-
-@pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Begin]:
-    """Begins a real run."""
-    begun: list[RealRun] = []
-
-    def run(*words: str) -> RealRun:
-        begun.append(RealRun(tmp_path, *words))
-        return begun[-1]
-
-    yield run
-    for one in begun:
-        one.end()
-
-
 def epochs(count: int) -> Callable[[list[AnyEvent]], bool]:
     return lambda events: sum(isinstance(event, EpochFinished) for event in events) >= count
 
@@ -107,40 +88,6 @@ def one_of(run: RealRun, start: bytes, name: str = "") -> int:
         for pid in descendants(run.process.pid)
         if command_line(pid).startswith(start) and name.encode() in command_line(pid)
     )
-
-
-def left_of(mark: bytes) -> list[bytes]:
-    """Command lines of the processes of a run that still live, by the mark in their environment."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark in file.read_bytes().split(b"\0"):
-                found.append(command_line(int(file.parent.name)))
-        except OSError:
-            continue
-    return found
-
-
-def mark_of(run: RealRun) -> bytes:
-    rank = one_of(run, sys.executable.encode(), "aiperf.train.ranks.rank")
-    environment = Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
-    return next(entry for entry in environment if entry.startswith(f"{MARK}=".encode()))
-
-
-def wait_until_gone(pid: int, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline, f"process {pid} is still there: {Path(f'/proc/{pid}/stat').read_text()}"
-        time.sleep(0.05)
-
-
-def assert_nothing_left(mark: bytes) -> None:
-    folder = Path(mark.decode().partition("=")[2])
-    deadline = time.monotonic() + 60
-    while (left_of(mark) or folder.exists()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left_of(mark) == []
-    assert not folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +118,7 @@ def test_a_run_whose_ray_is_lost_ends_with_a_report_and_the_way_to_go_on(
     assert f"(process {lost})" in said and "Traceback" not in said and "state-dump" not in said
     assert (run.folder / "report.html").stat().st_size > 0
     assert not any(isinstance(event, RunEnded) for event in run.events())
-    assert_nothing_left(mark)
+    assert left_behind(mark) == Left()
     if (victim, strike) != ("raylet", signal.SIGKILL):
         return  # one of the four is taken up again
     again = begin(f"resume={run.folder}")
@@ -193,25 +140,6 @@ def test_a_run_goes_on_through_the_loss_of_its_mailbox(begin: Begin, strike: sig
     assert isinstance(events[-1], RunEnded) and events[-1].reason == "duration"
     assert sum(isinstance(event, WorkerJoined) for event in events) == 1
     assert not any(isinstance(event, WorkerLost) for event in events)
-
-
-def test_a_killed_driver_leaves_nothing_behind(begin: Begin) -> None:
-    run = begin(*SMALL, "schedule.duration_seconds=600")
-    run.until(epochs(1))
-    mark = mark_of(run)
-    host = one_of(run, b"ray::WorkerHost")
-    rank = one_of(run, sys.executable.encode(), "aiperf.train.ranks.rank")
-    folder = mark.decode().partition("=")[2]
-    assert re.search(rf"{folder}/\S+/heartbeats$", Path(f"/proc/{rank}/maps").read_text(), re.MULTILINE), (
-        "it goes with the run's"
-    )
-    os.kill(host, signal.SIGSTOP)  # one that would not notice
-
-    run.kill()
-
-    assert_nothing_left(mark)
-    # a process that has ended shows no mark any more, and is there until whoever inherited it has reaped it
-    wait_until_gone(host, seconds=30.0)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ ray.init(address=gcs, _node_ip_address=gcs.rpartition(":")[0], log_to_driver=Fal
 def run():
     return os.getpid()
 
-print("RAN", ray.get(run.remote(), timeout=60))
+print("RAN", ray.get(run.remote(), timeout=600))
 """
 """Joins a Ray and runs something there."""
 KNOCK = """
@@ -90,7 +90,7 @@ def come(gcs: str, *, inside: list[str], token: str | None = None) -> subprocess
     # he takes 127.0.0.1 as it is, where Ray would take the host's outer address
     environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     return subprocess.run(
-        ["timeout", "-k", "1", "90", *inside, sys.executable, "-c", STRANGER, gcs],
+        ["timeout", "-k", "1", "900", *inside, sys.executable, "-c", STRANGER, gcs],
         capture_output=True,
         text=True,
         env=environment,

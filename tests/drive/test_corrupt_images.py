@@ -32,7 +32,7 @@ def test_a_run_with_one_corrupt_image_too_many_ends_with_the_reason_and_tries_no
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1200,
     )
 
     (folder,) = (tmp_path / "runs").iterdir()

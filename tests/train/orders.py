@@ -103,7 +103,11 @@ def follow(group: RankGroup, told: Train) -> list[Word]:
 
 def hear(group: RankGroup) -> list[Word]:
     """The words up to the one that ends an attempt."""
-    heard: list[Word] = []
+    return to_the_end(group, [])
+
+
+def to_the_end(group: RankGroup, heard: list[Word]) -> list[Word]:
+    """What was heard already, and the words up to the one that ends the attempt: it may be among them."""
     while not (heard and isinstance(heard[-1], Done | Crashed | CheckpointGone)):
         heard += group.words(timeout=60.0)
     return heard

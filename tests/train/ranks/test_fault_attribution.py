@@ -196,14 +196,16 @@ def test_while_all_that_is_known_is_that_a_rank_is_gone_nobody_is_blamed_yet(tmp
 
 @pytest.mark.parametrize("does", ["computes", "waits for a child", "sleeps"])
 def test_what_goes_on_in_a_process_is_seen_and_a_sleeping_one_is_quiet(does: str, tmp_path: Path) -> None:
+    computes = "print('begins', flush=True)\nwhile True: pass"
     program = {
-        "computes": "while True: pass",
-        "waits for a child": "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])",
-        "sleeps": "import time\nwhile True: time.sleep(0.2)",
+        "computes": computes,
+        "waits for a child": f"import subprocess, sys; subprocess.run([sys.executable, '-c', {computes!r}])",
+        "sleeps": "import time; print('begins', flush=True)\nwhile True: time.sleep(0.2)",
     }[does]
-    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stdout=subprocess.PIPE)
+    assert process.stdout is not None
     try:
-        time.sleep(1.0)
+        assert process.stdout.readline() == b"begins\n"
         progress = Progress(process.pid, 0.0)
         for look in range(1, 40):
             time.sleep(0.02)
@@ -213,6 +215,7 @@ def test_what_goes_on_in_a_process_is_seen_and_a_sleeping_one_is_quiet(does: str
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        process.stdout.close()
 
 
 def test_the_libraries_own_patience_lies_above_every_deadline_of_the_groups() -> None:

@@ -54,6 +54,7 @@ from tests.train.orders import (
     one_thread,
     order,
     plain_graph,
+    to_the_end,
     train,
     visited,
 )
@@ -272,18 +273,21 @@ def test_no_file_that_a_group_leaves_is_a_pickle(group: tuple[RankGroup, Path]) 
 
 def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(group: tuple[RankGroup, Path]) -> None:
     ranks, _ = group
-    ranks.order(order(trial=20, batch_size=8, last_epoch=60, progress_seconds=1e6))
-    said: list[Word] = []
-    while len(epochs(said)) < 2:
-        said += ranks.words(0.5)
-    assert [word for word in said if is_within_an_epoch(word)] == []
+    for trial in range(600, 620):  # one may be over before the question comes to it
+        ranks.order(order(trial=trial, batch_size=8, last_epoch=60, progress_seconds=1e6))
+        said: list[Word] = []
+        while len(epochs(said)) < 2:
+            said += ranks.words(0.5)
+        assert [word for word in said if is_within_an_epoch(word)] == []
 
-    while not any(is_within_an_epoch(word) for word in said):
-        assert not isinstance(said[-1], Done)
-        ranks.order(Sum(worker=0))  # again, should the last have come at an epoch's very end
-        said += ranks.words(0.5)
+        while not any(is_within_an_epoch(word) for word in said) and not isinstance(said[-1], Done):
+            ranks.order(Sum(worker=0))  # again, should the last have come at an epoch's very end
+            said += ranks.words(0.5)
 
-    assert isinstance(hear(ranks)[-1], Done)
+        assert isinstance(to_the_end(ranks, said)[-1], Done)
+        if any(is_within_an_epoch(word) for word in said):
+            return
+    raise AssertionError("twenty trials were asked, and none said its sums within an epoch")
 
 
 def is_within_an_epoch(word: Word) -> bool:
@@ -315,17 +319,20 @@ def witness(folder: Path, pids: tuple[int, ...], question: int) -> list[str]:
 def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Path]) -> None:
     """Networks, gradients with their buckets, momentum: on an accelerator each would cost memory for the rest of the run."""
     ranks, folder = group
-    pids = ranks.pids()
-    for trial in range(400, 410):
+    pids, at_work, trial = ranks.pids(), 0, 400
+    while at_work < 10:
+        assert trial < 450, f"of fifty trials only {at_work} were seen at work"
         ranks.order(order(trial=trial, batch_size=16, last_epoch=20))
-        while not epochs(ranks.words(timeout=60.0)):
-            pass
+        said: list[Word] = []
+        while not epochs(said):
+            said += ranks.words(timeout=60.0)
         seen = [int(answer.split()[1]) for answer in witness(folder, pids, signal.SIGRTMIN)]
-        assert min(seen) >= 5
-        assert isinstance(hear(ranks)[-1], Done)
+        at_work += min(seen) >= 5  # it may have been over before it was looked at
+        assert isinstance(to_the_end(ranks, said)[-1], Done)
+        trial += 1
 
     # the first rank tells the end of an attempt; the other may still be on its way out of it
-    rest = time.monotonic() + 30.0
+    rest = time.monotonic() + 300.0
     while (alive := witness(folder, pids, signal.SIGRTMIN + 1)) != ["alive []", "alive []"] and time.monotonic() < rest:
         time.sleep(0.05)
     witness(folder, pids, signal.SIGRTMIN + 2)
@@ -489,7 +496,7 @@ def at_start():
     stack = ctypes.create_string_buffer(2**16)
     top = ctypes.c_void_p((ctypes.addressof(stack) + 2**16) & ~15)
     CLONE_VM, CLONE_VFORK, SIGCHLD = 0x100, 0x4000, 17
-    libc.clone(libc.sleep, top, CLONE_VM | CLONE_VFORK | SIGCHLD, ctypes.c_void_p(25))
+    libc.clone(libc.sleep, top, CLONE_VM | CLONE_VFORK | SIGCHLD, ctypes.c_void_p(14))
 """
 DEAD_STORAGE = """
 def at_start():
@@ -516,8 +523,8 @@ def test_a_rank_whose_accelerator_is_at_fault_is_left_out(tmp_path: Path, monkey
 def test_a_start_that_is_slow_is_waited_for_as_long_as_something_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here a file server is silent for 25 s, and patience 10 s; the other rank waits at the meeting and is not blamed."""
-    group = new_group("auto", tmp_path, plain_graph(), start_seconds=10.0)
+    """Here a file server is silent for 14 s, and patience 6 s; the other rank waits at the meeting and is not blamed."""
+    group = new_group("auto", tmp_path, plain_graph(), start_seconds=6.0)
     try:
         ready = starting(group, tmp_path, SLOW_STORAGE, monkeypatch)
         assert ready.ranks == 2
@@ -601,8 +608,8 @@ def test_the_attempts_end_is_said_before_a_rank_that_cannot_be_killed_is_waited_
     frozen(pids[1])
     os.kill(pids[0], signal.SIGKILL)
     heard = hear(group)
-    said = time.monotonic()
 
+    assert group.is_alive, "the one that cannot be killed is still waited for"
     assert isinstance(heard[-1], Crashed) and heard[-1].retry
     assert "rank 0 of 2 on " in heard[-1].reason and "SIGKILL" in heard[-1].reason
     assert Path(f"/proc/{pids[1]}").exists(), "it is not over yet"
@@ -611,7 +618,6 @@ def test_the_attempts_end_is_said_before_a_rank_that_cannot_be_killed_is_waited_
         while True:
             for word in group.words(timeout=60.0):
                 assert isinstance(word, Crashed) and word.trial == 2 and word.retry
-    assert time.monotonic() - said > 3.0
     group.close()
 
 

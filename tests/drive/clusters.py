@@ -17,6 +17,7 @@ from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.ray.local_cluster import guarded_environment
+from tests.drive.patience import patiently
 
 DEAD_IN_SECONDS = {
     "health_check_initial_delay_ms": 500,
@@ -102,21 +103,10 @@ def small_cluster() -> Iterator[SmallCluster]:
         Config.initialize("")
         AuthenticationTokenLoader.instance().reset_cache()
         try:
-            cluster = _started()
+            cluster = patiently(SmallCluster)
             try:
                 yield cluster
             finally:
                 cluster.close()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _started() -> SmallCluster:
-    """Ray (2.60) gives a head up that takes more than 30 s, which one on a loaded machine may; it is then tried for again."""
-    for _ in range(2):
-        try:
-            return SmallCluster()
-        except Exception as error:  # Ray has no class of its own for it
-            if "timed out during startup" not in str(error):
-                raise
-    return SmallCluster()

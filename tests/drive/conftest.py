@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from aiperf.drive.ray.local_cluster import local_ray
+from tests.drive.patience import patiently
 from tests.drive.runs import Begin, RealRun
 
 
 @pytest.fixture(scope="module")
 def own_ray() -> Iterator[None]:
     """A Ray as a run brings it up: it joins no other that runs on the machine, and none joins it."""
-    with local_ray():
+    with ExitStack() as stack:
+        patiently(lambda: stack.enter_context(local_ray()))
         yield
 
 

@@ -34,6 +34,7 @@ from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 from aiperf.simulate.session import open_run, world_of
 from morphism import decode_morph, encode
 from searchers import history
+from tests.drive.patience import patiently
 from tests.drive.processes import command_line, descendants
 from tests.train.orders import plain_graph
 
@@ -166,7 +167,7 @@ def opened(name: str, folder: Path) -> Iterator[Bench]:
         if conf.cluster is not None:
             executor = SimulatedExecutor(world_of(open_run(conf)), first_worker=0)
         else:
-            executor_of = stack.enter_context(machines(conf))
+            executor_of = patiently(lambda: stack.enter_context(machines(conf)))
             first = first_event(make_plan(conf, worker_shape(conf)), name, time.time())
             executor = executor_of(conf, folder, Standing.at(first))
         stack.callback(executor.close)

@@ -14,6 +14,7 @@ from pathlib import Path
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import NAME, read
 from aiperf.scratch import MARK
+from tests.drive.patience import GAVE_UP, TRIES
 from tests.drive.processes import command_line, descendants
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -36,16 +37,32 @@ class RealRun:
     def __init__(self, folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> None:
         """`environment`: on top of this process's own."""
         self._runs = folder
+        self._words = words
+        self._environment = {**os.environ, **(environment or {})}
+        self._tries_left = TRIES
         self.output = folder / "output.txt"
+        self.process = self._begun()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        self._tries_left -= 1
         with self.output.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "aiperf", f"runs={folder / 'runs'}", *words],
+            self._output_before = output.tell()
+            return subprocess.Popen(
+                [sys.executable, "-m", "aiperf", f"runs={self._runs / 'runs'}", *self._words],
                 cwd=REPOSITORY,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **(environment or {})},
+                env=self._environment,
             )
+
+    def _begins_again(self) -> bool:
+        """Whether it has ended only since Ray was in a hurry; it is begun again then, and has written nothing so far."""
+        said = self.output.read_bytes()[self._output_before :]
+        if not self._tries_left or GAVE_UP.encode() not in said:
+            return False
+        self.process = self._begun()
+        return True
 
     @property
     def folder(self) -> Path:
@@ -65,7 +82,7 @@ class RealRun:
                 events = self.events()
                 if happened(events):
                     return events
-            assert self.process.poll() is None, self.output.read_text()
+            assert self.process.poll() is None or self._begins_again(), self.output.read_text()
             time.sleep(0.1)
         raise AssertionError(f"it did not happen within {timeout} s:\n{self.output.read_text()}")
 
@@ -81,7 +98,8 @@ class RealRun:
 
     def wait(self, timeout: float = PATIENCE_SECONDS) -> int:
         """The exit status."""
-        return self.process.wait(timeout=timeout)
+        status = self.process.wait(timeout=timeout)
+        return self.wait(timeout) if self._begins_again() else status
 
     def end(self) -> None:
         """Leaves nothing behind."""

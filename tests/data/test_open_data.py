@@ -5,16 +5,14 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
-from aiperf.data import cifar10, digits, hostcache
+from aiperf.data import cifar10, digits
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.data.errors import DamagedData, DataError, MissingData
 from aiperf.data.opening import open_data
@@ -23,97 +21,7 @@ from aiperf.errors import BadConfiguration
 from tests.data.folders import make, picture
 from tests.data.walks import joined, training, validation
 
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("small"), training=7, validation=4, classes=3)
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("large"), training=6, validation=3, classes=2, height=300, width=400)
-
-
-@pytest.fixture(autouse=True)
-def no_shared_memory_is_left(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("shm")
-    monkeypatch.setattr(hostcache, "SHARED_MEMORY", folder)
-    yield
-    assert not any(folder.iterdir())
-
-
-def _confs(small: Path, large: Path) -> list[DataSetConf]:
-    return [
-        DigitsConf(),
-        SyntheticConf(training_images=50, validation_images=20, image=16),
-        ImagesConf(root=str(small)),
-        ImagesConf(root=str(small), cache="none"),
-        ImagesConf(root=str(small), cache="encoded", image=24, channels=1, mean=[0.5], std=[0.2]),
-        Cifar10Conf(root=str(small)),
-        ImagenetConf(root=str(large), cache="none"),
-        ImagenetConf(root=str(large)),
-        ImagenetConf(root=str(large), cache="encoded"),
-    ]
-
-
-@pytest.fixture(params=range(9), ids=lambda number: f"set{number}")
-def conf(request: pytest.FixtureRequest, small: Path, large: Path) -> DataSetConf:
-    number: int = request.param
-    return _confs(small, large)[number]
-
-
-def test_an_opened_set_is_what_was_described(conf: DataSetConf) -> None:
-    about = describe(conf)
-
-    with open_data(conf) as data:
-        images, labels = joined(list(training(data, about.training_images)))
-        plain, plain_labels = joined(list(validation(data, 8)))
-
-        assert data.description == about
-    assert images.shape == (about.training_images, about.channels, about.image, about.image)
-    assert plain.shape == (about.validation_images, about.channels, about.image, about.image)
-    assert labels.dtype == torch.int64
-    assert set(labels.tolist()) == set(plain_labels.tolist()) == set(range(about.classes))
-
-
-def test_all_ranks_together_see_what_one_process_sees_in_the_same_order(conf: DataSetConf) -> None:
-    with open_data(conf) as data:
-        alone = list(training(data, 6, epoch=2))
-        ranks = [list(training(data, 2, rank=rank, ranks=3, epoch=2)) for rank in range(3)]
-        plain = joined(list(validation(data, 6)))
-        plain_ranks = [list(validation(data, 2, rank=rank, ranks=3)) for rank in range(3)]
-
-    together = [share for step in zip(*ranks, strict=True) for share in step]
-    assert torch.equal(joined(together)[0], joined(alone)[0])
-    assert torch.equal(joined(together)[1], joined(alone)[1])
-    assert sum(share.count for share in together) == sum(batch.count for batch in alone)
-    for step in zip(*ranks, strict=True):
-        assert {share.global_count for share in step} == {sum(share.count for share in step)}
-    assert torch.equal(joined([share for step in zip(*plain_ranks, strict=True) for share in step])[0], plain[0])
-
-
-def test_the_same_epoch_is_the_same_and_another_is_not(conf: DataSetConf) -> None:
-    with open_data(conf) as data:
-        once, again = (joined(list(training(data, 8, epoch=1)))[0] for _ in range(2))
-        other_epoch = joined(list(training(data, 8, epoch=2)))[0]
-        other_seed = joined(list(training(data, 8, epoch=1, seed=2)))[0]
-
-    assert torch.equal(once, again)
-    assert not torch.equal(once, other_epoch)
-    assert not torch.equal(once, other_seed)
-
-
-def test_without_augmentation_training_images_are_those_of_the_files(small: Path) -> None:
-    with open_data(ImagesConf(root=str(small), augment=False)) as data:
-        first, second = (joined(list(training(data, data.training_images, epoch=epoch))) for epoch in (0, 1))
-
-    def in_order(images: torch.Tensor) -> list[bytes]:
-        return sorted(image.numpy().tobytes() for image in images)
-
-    assert in_order(first[0]) == in_order(second[0])
-    assert not torch.equal(first[1], second[1])
+pytestmark = pytest.mark.usefixtures("no_shared_memory_is_left")
 
 
 def test_pixels_kept_in_memory_equal_those_decoded_each_time(small: Path) -> None:
@@ -246,15 +154,6 @@ def test_a_misspelt_choice_is_refused_with_the_right_ones() -> None:
 def test_random_resized_crops_cannot_be_kept_decoded(large: Path) -> None:
     with pytest.raises(BadConfiguration, match=r"cache=decoded .*use dataset.cache=encoded"):
         open_data(ImagenetConf(root=str(large), cache="decoded"))
-
-
-@pytest.mark.parametrize("kind", [DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf])
-def test_configurations_pass_through_omegaconf(kind: type[DataSetConf]) -> None:
-    schema = OmegaConf.structured(kind)
-
-    back = OmegaConf.to_object(OmegaConf.merge(schema, {"augment": False}))
-
-    assert back == replace(kind(), augment=False)
 
 
 def test_digits_are_split_evenly_for_ever() -> None:

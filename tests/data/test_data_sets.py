@@ -1,0 +1,196 @@
+"""The contract of a data set: each in the registry DATA_SETS passes all of this, however it is kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from aiperf.data import hostcache
+from aiperf.data.dataset_config import (
+    DATA_SETS,
+    DataSetConf,
+    FilesConf,
+    ImagenetConf,
+    ImagesConf,
+    SyntheticConf,
+)
+from aiperf.data.errors import DataError, MissingData
+from aiperf.data.opened import OpenData
+from aiperf.data.opening import open_data
+from aiperf.data.pack import pack
+from aiperf.data.samples import list_folder
+from aiperf.data.survey import describe
+from tests.data.walks import joined, training, validation
+
+Example = Callable[[Path, Path, Path], DataSetConf]
+"""Of folders with small images, with large ones, and with shards of the small ones."""
+
+
+def usual(kind: type[DataSetConf]) -> Example:
+    """A set as its configuration has it, of small images where it lies in files."""
+    return lambda small, large, shards: kind(root=str(small)) if issubclass(kind, FilesConf) else kind()
+
+
+FEW = SyntheticConf(training_images=50, validation_images=20, image=16)
+EXAMPLES: dict[str, Example] = {
+    **{kind().name: usual(kind) for kind in DATA_SETS},
+    "synthetic": lambda small, large, shards: FEW,
+    "imagenet": lambda small, large, shards: ImagenetConf(root=str(large)),
+    "imagenet, nothing kept": lambda small, large, shards: ImagenetConf(root=str(large), cache="none"),
+    "imagenet, files kept": lambda small, large, shards: ImagenetConf(root=str(large), cache="encoded"),
+    "images, nothing kept": lambda small, large, shards: ImagesConf(root=str(small), cache="none"),
+    "images, grey": lambda small, large, shards: ImagesConf(
+        root=str(small), cache="encoded", image=24, channels=1, mean=[0.5], std=[0.2]
+    ),
+    "images, shards": lambda small, large, shards: ImagesConf(root=str(shards), format="webdataset"),
+    "images, shards, nothing kept": lambda small, large, shards: ImagesConf(
+        root=str(shards), format="webdataset", cache="none"
+    ),
+}
+"""A set that is added to DATA_SETS is held to the contract as it comes; one that is large gets a small example here."""
+
+
+@pytest.fixture(scope="module")
+def shards(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    listed = {split: list_folder(small, split) for split in ("train", "val")}
+    pack(listed, (), folder, lambda images: None, images_of_a_shard=8)
+    return folder
+
+
+@pytest.fixture(scope="module", params=EXAMPLES)
+def conf(request: pytest.FixtureRequest, small: Path, large: Path, shards: Path) -> DataSetConf:
+    return EXAMPLES[request.param](small, large, shards)
+
+
+@pytest.fixture(scope="module")
+def shared_memory(conf: DataSetConf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A set's own, of which nothing is left when it is closed."""
+    folder = tmp_path_factory.mktemp("shm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hostcache, "SHARED_MEMORY", folder)
+        yield
+    assert not any(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def data(conf: DataSetConf, shared_memory: None) -> Iterator[OpenData]:
+    with open_data(conf) as opened:
+        yield opened
+
+
+@pytest.fixture
+def plain(conf: DataSetConf, shared_memory: None) -> Iterator[OpenData]:
+    """The same set without augmentation: an image is the same whenever it comes."""
+    with open_data(replace(conf, augment=False)) as opened:
+        yield opened
+
+
+def pictures(images: torch.Tensor) -> list[bytes]:
+    """In an order of their own."""
+    return sorted(image.contiguous().numpy().tobytes() for image in images)
+
+
+def test_an_opened_set_is_what_was_described_without_opening_it(conf: DataSetConf, data: OpenData) -> None:
+    about = describe(conf)
+    images, labels = joined(list(training(data, about.training_images)))
+    to_validate, their_labels = joined(list(validation(data, 8)))
+
+    assert data.description == about
+    assert images.shape == (about.training_images, about.channels, about.image, about.image)
+    assert to_validate.shape == (about.validation_images, about.channels, about.image, about.image)
+    assert set(labels.tolist()) == set(their_labels.tolist()) == set(range(about.classes))
+
+
+@pytest.mark.parametrize(("dtype", "channels_last"), [(torch.float32, True), (torch.bfloat16, False)])
+def test_batches_have_the_shape_type_and_layout_that_were_asked_for(
+    data: OpenData, dtype: torch.dtype, channels_last: bool
+) -> None:
+    batches = training(data, 4, dtype=dtype, channels_last=channels_last)
+    first = next(batches)
+    batches.close()
+
+    about = data.description
+    assert first.images.shape == (4, about.channels, about.image, about.image)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    assert first.images.dtype == dtype and first.images.is_contiguous(memory_format=layout)
+    assert (first.labels.shape, first.labels.dtype) == ((4,), torch.int64)
+    assert (first.count, first.global_count) == (4, 4)
+    assert torch.isfinite(first.images.float()).all() and len(pictures(first.images.float())) == 4
+
+
+def test_an_epoch_visits_each_image_once_in_an_order_of_its_own(plain: OpenData) -> None:
+    first, second = (joined(list(training(plain, plain.training_images, epoch=epoch))) for epoch in (0, 1))
+
+    assert len(first[0]) == plain.training_images
+    assert pictures(first[0]) == pictures(second[0])
+    assert not torch.equal(first[0], second[0])
+
+
+def test_all_ranks_together_see_what_one_process_sees_in_the_same_order(data: OpenData) -> None:
+    alone = list(training(data, 6, epoch=2))
+    ranks = [list(training(data, 2, rank=rank, ranks=3, epoch=2)) for rank in range(3)]
+    to_validate = joined(list(validation(data, 6)))
+    ranks_validate = [list(validation(data, 2, rank=rank, ranks=3)) for rank in range(3)]
+
+    together = [share for step in zip(*ranks, strict=True) for share in step]
+    assert torch.equal(joined(together)[0], joined(alone)[0])
+    assert torch.equal(joined(together)[1], joined(alone)[1])
+    assert sum(share.count for share in together) == sum(batch.count for batch in alone)
+    for step in zip(*ranks, strict=True):
+        assert {share.global_count for share in step} == {sum(share.count for share in step)}
+    assert torch.equal(
+        joined([share for step in zip(*ranks_validate, strict=True) for share in step])[0], to_validate[0]
+    )
+
+
+def test_the_same_seed_and_epoch_are_the_same_and_others_are_not(data: OpenData) -> None:
+    once, again = (joined(list(training(data, 8, epoch=1))) for _ in range(2))
+    other_epoch = joined(list(training(data, 8, epoch=2)))[0]
+    other_seed = joined(list(training(data, 8, epoch=1, seed=2)))[0]
+
+    assert torch.equal(once[0], again[0]) and torch.equal(once[1], again[1])
+    assert not torch.equal(once[0], other_epoch)
+    assert not torch.equal(once[0], other_seed)
+
+
+def test_validation_is_the_same_after_any_epoch_and_in_any_batches(data: OpenData, plain: OpenData) -> None:
+    before = joined(list(validation(data, 8)))
+    list(training(data, 8, epoch=3))
+
+    for after in (joined(list(validation(data, 5))), joined(list(validation(plain, 8)))):
+        assert torch.equal(after[0], before[0]) and torch.equal(after[1], before[1])
+
+
+def test_more_ranks_than_images_are_refused(data: OpenData) -> None:
+    many = data.training_images + 1
+
+    with pytest.raises(DataError, match=f"for {many} ranks: use at most {data.training_images} ranks"):
+        training(data, 8, ranks=many)
+
+
+@pytest.mark.parametrize("kind", DATA_SETS)
+def test_configurations_pass_through_omegaconf(kind: type[DataSetConf]) -> None:
+    schema = OmegaConf.structured(kind)
+
+    back = OmegaConf.to_object(OmegaConf.merge(schema, {"augment": False}))
+
+    assert back == replace(kind(), augment=False)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DATA_SETS if issubclass(kind, FilesConf)])
+@pytest.mark.parametrize("root", [None, "nowhere", "empty"])
+def test_a_set_whose_files_are_not_there_is_refused_with_what_to_put_where(
+    kind: type[FilesConf], root: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    chosen = kind(root=None if root is None else str(tmp_path / root))
+
+    for act in (describe, open_data):
+        with pytest.raises(MissingData, match=r"dataset\.root=FOLDER" if root is None else root):
+            act(chosen)

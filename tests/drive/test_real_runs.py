@@ -152,7 +152,7 @@ def test_a_killed_driver_leaves_nothing_behind(journey: Journey) -> None:
     assert journey.left == Left()
 
 
-def test_a_killed_driver_loses_at_most_the_epoch_in_progress(journey: Journey) -> None:
+def test_a_driver_killed_at_a_random_moment_loses_at_most_the_epoch_in_progress(journey: Journey) -> None:
     before, events = journey.killed, journey.interrupted
 
     assert before[: len(journey.seen)] == journey.seen

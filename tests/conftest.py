@@ -12,11 +12,9 @@ REAL_PROCESSES = (
     "tests/train/ranks/",
     "tests/train/collectives/",
     "tests/train/test_full_disk",
-    "tests/train/test_execution",
-    "tests/cli/",
 )
-"""Tests that start Ray, ranks, compilers or whole commands. `make test` runs two tests at once, but not two of these: each
-takes both cores and has other processes' deadlines to keep."""
+"""Tests that start Ray or ranks. `make test` runs two tests at once, but not two of these: each takes both cores and has other
+processes' deadlines to keep. What works in the test's own process is none of them: it fills the other worker's time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -231,6 +231,8 @@ def test_a_recorder_on_a_host_with_accelerators_records_those_its_worker_may_use
         "host",
         "GPU-00000001-1111-2222-3333-444444444444",
     }
-    texts = [doubt.text for doubt in doubts(summarise(records, (0.0, 0.2)), Limits())]
+    last = records[-1]
+    assert isinstance(last, Sample)
+    texts = [doubt.text for doubt in doubts(summarise(records, (0.0, last.look.at)), Limits())]
     assert any("1 of 2 accelerators of worker 0 on 'n1' missing" in text for text in texts)
     assert any("throttled (hw_thermal_slowdown)" in text and "100 % of the time" in text for text in texts)

@@ -24,7 +24,7 @@ from aiperf.journal.events import (
     TrialStarted,
     WorkerJoined,
 )
-from aiperf.journal.validator import config_hash
+from aiperf.journal.first_line import config_hash
 from morphism import encode, start
 
 LIMITS: dict[str, Any] = {"spares": 1, "attempts": 3, "silence_seconds": 600.0, "rejections": 100, "trials": None}

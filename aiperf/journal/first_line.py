@@ -1,103 +1,16 @@
-"""What no run can write: the laws that every line of a journal keeps, given the lines before it.
-
-A seal says that lines stand as they were sealed; whoever writes a whole file can seal it. These laws refuse, line by line, what
-the driver's rules cannot have made, before anything is folded from it: values outside their range, and workers, trials,
-attempts and epochs that are not there. Each costs a few comparisons. They share no code with `evolve` and `decide`. That
-counted work was really done is no matter of theirs.
-"""
+"""What no run can begin with: the laws of a journal's first line, which stands for itself."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import Any, assert_never, get_args
+from typing import Any
 
 import msgspec
 
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    HelperLost,
-    ImagesSkipped,
-    Progress,
-    ProposalRequested,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    TrialFailed,
-    TrialFinished,
-    TrialHeartbeat,
-    TrialLost,
-    TrialPrepared,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    Work,
-    WorkerJoined,
-    WorkerLost,
-    WorkerNotStarted,
-)
+from aiperf.journal.events import RunStarted
+from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, YEAR_10000, Unlawful, must, whole
 
-LARGEST = 2**31
-"""Beyond every number of workers, trials, attempts, epochs and images in a batch."""
-LARGEST_COUNT = 2**53
-"""Beyond every count of images, bytes and operations of one image; and exact in a floating-point number."""
-LARGEST_SECONDS = 1e12
-YEAR_10000 = 253_402_300_800
-
-_DEFAULTS_OF_SCHEMA_1 = frozenset(
-    {
-        ("RunStarted", "simulated"),
-        ("RunStarted", "proposal_rules"),
-        ("RunResumed", "schema"),
-        ("TrialPrepared", "cuda_graphs"),
-        ("EpochFinished", "interval"),
-    }
-)
-"""Fields with a default that schema 1 has. All others with one came later, since older journals are to be read."""
-_EVENTS_OF_SCHEMA_1 = frozenset(
-    {
-        "RunStarted",
-        "RunResumed",
-        "WorkerJoined",
-        "WorkerLost",
-        "CeilingMeasured",
-        "ProposalRequested",
-        "TrialProposed",
-        "TrialRejected",
-        "TrialStarted",
-        "TrialPrepared",
-        "Progress",
-        "EpochFinished",
-        "BatchReduced",
-        "TrialFinished",
-        "TrialLost",
-        "TrialFailed",
-        "CheckpointDropped",
-        "RunEnded",
-    }
-)
-
-
-def _gained(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
-    return tuple(
-        (one.name, one.default if one.default_factory is msgspec.NODEFAULT else one.default_factory())
-        for one in msgspec.structs.fields(kind)
-        if not one.required and (kind.__name__, one.name) not in _DEFAULTS_OF_SCHEMA_1
-    )
-
-
-_GAINED = {kind: _gained(kind) for kind in get_args(AnyEvent)}
-"""What a line of schema 1 does not have, with the value that is read in its place."""
-
-
-class Unlawful(Exception):
-    """A line that no run can write: the law and the offence."""
+_OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 
 
 def config_hash(plain: dict[str, Any]) -> str:
@@ -105,466 +18,37 @@ def config_hash(plain: dict[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
 
-@dataclass(slots=True)
-class _Worker:
-    """One that is present."""
-
-    ranks: int
-    trial: int | None = None
-    waiting: set[int] = field(default_factory=set)
-    """Trials proposed for it that were not started."""
-    requested: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Trial:
-    """One that is not settled."""
-
-    wanted_by: int
-    """The worker that it was proposed for."""
-    batch_size: int
-    round: int | None = None
-    """Of its attempts; None: it was not begun, or no line says so."""
-    attempt: int = 0
-    worker: int | None = None
-    """That trains it; None: it waits, or was lost."""
-    epoch: int = 0
-    """In progress, or next."""
-    saved: int = 0
-    """The last epoch that it can be taken up after."""
-    training_images: int = 0
-    """Of the epoch in progress, since it was begun."""
-    validation_images: int = 0
-    worked: float = 0.0
-    """Where its next interval may begin."""
-    has_worked: bool = False
-    """Whether its attempt has told of work."""
-    best: float = -1.0
-
-
-@dataclass(slots=True)
-class Validator:
-    """Holds a journal to its laws: `check` each event in the journal's order, the first line included."""
-
-    _lines: int = 0
-    _at: float = 0.0
-    _schema: int = 0
-    _is_over: bool = False
-    _ended: str | None = None
-    _training_images: int = 0
-    _validation_images: int = 0
-    _duration: float = 0.0
-    _workers: dict[int, _Worker] = field(default_factory=dict)
-    _seen_workers: set[int] = field(default_factory=set)
-    _requests: dict[int, ProposalRequested] = field(default_factory=dict)
-    _requested: int = 0
-    _proposed: set[int] = field(default_factory=set)
-    _trials: dict[int, _Trial] = field(default_factory=dict)
-
-    def check(self, event: AnyEvent) -> None:
-        """One more line.
-
-        Raises:
-            Unlawful: no run can write it here.
-        """
-        at = event.at
-        if not self._at <= at <= LARGEST_SECONDS:
-            raise Unlawful(f"time never runs back; after {self._at!r} s follows {at!r} s")
-        if self._is_over and type(event) is not RunResumed:
-            raise Unlawful(f"nothing but a resume follows the end of a run; found {type(event).__name__}")
-        if type(event) is Progress:  # nearly all lines
-            self._work(event, event)
-        else:
-            self._other(event)
-        self._at = at
-        self._lines += 1
-
-    def _other(self, event: AnyEvent) -> None:
-        if (event.schema if isinstance(event, RunStarted) else self._schema) == 1:
-            _must_be_of_schema_1(event)
-        match event:
-            case EpochFinished():
-                self._epoch(event)
-            case RunStarted():
-                self._started(event)
-            case RunResumed():
-                self._resumed(event)
-            case RunEnded():
-                if event.reason == "duration" and event.at < self._duration:
-                    raise Unlawful(f"a run's time is over after its {self._duration!r} s; it ended at {event.at!r} s")
-                self._is_over, self._ended = True, event.reason
-            case WorkerJoined():
-                self._joined(event)
-            case WorkerLost():
-                self._there(event.worker)
-                self._gone(event.worker)
-            case WorkerNotStarted():
-                _in("failures", event.failures, 0, LARGEST)
-            case HelperLost():
-                self._there(event.worker)
-                if event.helper not in ("recorder", "generator"):
-                    raise Unlawful(f"a worker's helpers are 'recorder' and 'generator'; found {event.helper!r}")
-            case CeilingMeasured():
-                self._there(event.worker)
-                _in("batch_size", event.batch_size, 1, LARGEST)
-            case ProposalRequested():
-                self._request(event)
-            case TrialProposed():
-                self._propose(event)
-            case TrialRejected():
-                self._answered(event.number)
-            case TrialStarted():
-                self._start(event)
-            case TrialPrepared():
-                self._prepared(event)
-            case BatchReduced():
-                self._reduced(event)
-            case TrialFinished():
-                self._finished(event)
-            case TrialLost():
-                self._running(event.trial, event.attempt)
-                self._free(event.trial)
-            case TrialFailed():
-                self._failed(event)
-            case CheckpointDropped():
-                if event.trial not in self._proposed:
-                    raise Unlawful(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
-                if event.trial in self._trials:
-                    self._trials[event.trial].saved = 0
-            case CheckpointWritten():
-                trial = self._running(event.trial, event.attempt)
-                _in("epoch", event.epoch, trial.saved + 1, trial.epoch - 1)
-                trial.saved = event.epoch
-            case CheckpointNotWritten():
-                self._running(event.trial, event.attempt)
-                _in("epoch", event.epoch, 1, LARGEST)  # words of two epochs may change places
-            case TrialHeartbeat():
-                self._running(event.trial, event.attempt)
-            case ImagesSkipped():
-                if event.worker not in self._seen_workers:
-                    raise Unlawful(f"images are skipped by a worker that joined; worker {event.worker!r} never did")
-                _in("images", event.images, 0, LARGEST_COUNT)
-            case Progress():
-                raise AssertionError("it was taken before")
-            case _:
-                assert_never(event)
-
-    def _started(self, event: RunStarted) -> None:
-        _must(self._lines == 0, "a run begins once, in its first line", "another RunStarted")
-        _must(event.at == 0, "a run begins at 0 s", f"{event.at!r} s")
-        _must(
-            0 <= event.started_unix < YEAR_10000,
-            "started_unix is a date before the year 10000",
-            repr(event.started_unix),
-        )
-        _must(event.seed >= 0, "a seed is at least 0", repr(event.seed))
-        warmup, duration = event.warmup_seconds, event.duration_seconds
-        _must(
-            0 <= warmup < duration <= LARGEST_SECONDS,
-            "a valid window lies between warm-up and declared end",
-            f"warmup_seconds={warmup!r} and duration_seconds={duration!r}",
-        )
-        hashed = config_hash(event.config)
-        _must(
-            event.config_hash == hashed,
-            f"config_hash is the configuration's, {hashed[:12]}…",
-            f"{event.config_hash[:12]!r}",
-        )
-        schedule = event.config.get("schedule")
-        said: list[tuple[str, Any, Any]] = [("seed", event.config.get("seed"), event.seed)]
-        if isinstance(schedule, dict):
-            said += [(f"schedule.{name}", schedule.get(name), getattr(event, name)) for name in _OF_THE_SCHEDULE]
-        for name, configured, here in said:
-            if configured is not None and configured != here:
-                raise Unlawful(
-                    f"the first line says what its configuration says; {name} is {configured!r} and {here!r}"
-                )
-        for name in ("training_images", "validation_images"):
-            _in(f"dataset.{name}", event.dataset.get(name), 1, LARGEST_COUNT)
-        _shape(event)
-        self._schema = event.schema
-        self._duration = duration
-        self._training_images = event.dataset["training_images"]
-        self._validation_images = event.dataset["validation_images"]
-
-    def _resumed(self, event: RunResumed) -> None:
-        _must(self._ended != "duration", "a run whose declared time is over is not resumed", "RunResumed after its end")
-        _seconds("down_seconds", event.down_seconds)
-        _seconds("clock_stepped_back_seconds", event.clock_stepped_back_seconds)
-        _seconds("clock_stepped_forward_seconds", event.clock_stepped_forward_seconds)
-        _in("rolled_back_lines", event.rolled_back_lines, 0, LARGEST_COUNT)
-        if event.rolled_back_lines:
-            _must(event.cut_sha256 is not None, "what was rolled back has a hash", "none")
-        since = event.at - self._at
-        _must(
-            abs(event.down_seconds - since) <= 1e-6,
-            f"down_seconds is the time since the line before, {since!r} s",
-            repr(event.down_seconds),
-        )
-        _must(event.schema >= self._schema, f"schemas never go back; this run's is {self._schema}", repr(event.schema))
-        self._schema = event.schema
-        self._is_over, self._ended = False, None
-        for worker in list(self._workers):
-            self._gone(worker)
-
-    def _joined(self, event: WorkerJoined) -> None:
-        _in("worker", event.worker, 0, LARGEST)
-        _in("ranks", event.ranks, 1, LARGEST)
-        _in("device_memory_bytes", event.device_memory_bytes, 0, LARGEST_COUNT)
-        if event.worker in self._seen_workers:
-            raise Unlawful(f"a worker's number is its own for ever; {event.worker!r} joins once more")
-        self._seen_workers.add(event.worker)
-        self._workers[event.worker] = _Worker(event.ranks)
-
-    def _there(self, worker: int) -> _Worker:
-        found = self._workers.get(worker)
-        if found is None:
-            raise Unlawful(f"this happens to a worker that is present; worker {worker!r} is not")
-        return found
-
-    def _gone(self, worker: int) -> None:
-        held = self._workers.pop(worker)
-        for number in held.requested:
-            del self._requests[number]
-        for number in held.waiting:
-            del self._trials[number]
-        if held.trial is not None:
-            self._trials[held.trial].worker = None
-
-    def _request(self, event: ProposalRequested) -> None:
-        worker = self._there(event.worker)
-        _must(
-            event.number == self._requested, f"proposals are numbered on, next is {self._requested}", repr(event.number)
-        )
-        _in("round", event.round, 1, LARGEST)
-        _must(
-            event.position == self._lines,
-            f"position is the number of lines before this one, {self._lines}",
-            repr(event.position),
-        )
-        self._requested += 1
-        self._requests[event.number] = event
-        worker.requested.add(event.number)
-
-    def _answered(self, number: int) -> ProposalRequested:
-        request = self._requests.pop(number, None)
-        if request is None:
-            raise Unlawful(f"a proposal answers a request that is open; there is none of number {number!r}")
-        self._workers[request.worker].requested.discard(number)
-        return request
-
-    def _propose(self, event: TrialProposed) -> None:
-        request = self._answered(event.number)
-        if (event.position, event.seed) != (request.position, request.seed):
-            raise Unlawful(
-                f"a proposal has its request's position and seed, {request.position} and {request.seed}; "
-                f"found {event.position!r} and {event.seed!r}"
-            )
-        parent = event.parent
-        if parent is not None and not (parent < event.number and parent in self._proposed):
-            raise Unlawful(f"a parent was proposed before its child; trial {event.number} names {parent!r}")
-        _in("batch_size", event.batch_size, 1, LARGEST)
-        if event.kernel_size is not None:
-            _in("kernel_size", event.kernel_size, 1, LARGEST)
-        if event.own_kernel is not None:
-            _in("own_kernel", event.own_kernel, 1, LARGEST)
-        _must(
-            event.kernel_size is None or event.tuned_by in ("", "startup", "tpe"),
-            "a kernel size is tuned by someone",
-            repr(event.tuned_by),
-        )
-        for name in _COUNTS:
-            _in(name, getattr(event, name), 0, LARGEST_COUNT)
-        _seconds("seconds", event.seconds)
-        self._proposed.add(event.number)
-        self._trials[event.number] = _Trial(request.worker, event.batch_size)
-        self._workers[request.worker].waiting.add(event.number)
-
-    def _start(self, event: TrialStarted) -> None:
-        worker, trial = self._there(event.worker), self._open(event.trial)
-        _must(
-            worker.trial is None,
-            "a worker trains one trial at a time",
-            f"trial {worker.trial} on worker {event.worker}",
-        )
-        _must(trial.worker is None, "a trial is trained once at a time", f"an attempt on worker {trial.worker}")
-        _must(
-            event.attempt == trial.attempt + 1,
-            f"attempts are counted on, next is {trial.attempt + 1}",
-            repr(event.attempt),
-        )
-        _must(event.epoch == trial.saved + 1, f"an attempt begins after epoch {trial.saved}", f"epoch {event.epoch!r}")
-        _must(event.batch_size == trial.batch_size, f"its batch is {trial.batch_size}", repr(event.batch_size))
-        if trial.attempt == 0:
-            _must(
-                trial.wanted_by == event.worker,
-                f"a trial is first tried on the worker it was proposed for, {trial.wanted_by}",
-                repr(event.worker),
-            )
-            worker.waiting.discard(event.trial)
-        if event.round is not None:
-            _in("round", event.round, 1, LARGEST)
-        if trial.round is None:  # not begun, or in a line from before rounds were said
-            trial.round = event.round
-        _must(
-            event.round == trial.round,
-            f"all attempts at a trial are of one round, {trial.round}",
-            repr(event.round),
-        )
-        worker.trial, trial.worker = event.trial, event.worker
-        trial.attempt, trial.epoch, trial.worked = event.attempt, event.epoch, event.at
-        trial.training_images = trial.validation_images = 0
-        trial.has_worked = False
-
-    def _open(self, number: int) -> _Trial:
-        trial = self._trials.get(number)
-        if trial is None:
-            raise Unlawful(f"this happens to a trial that was proposed and is not settled; trial {number!r} is none")
-        return trial
-
-    def _running(self, number: int, attempt: int) -> _Trial:
-        trial = self._open(number)
-        if trial.worker is None or trial.attempt != attempt:
-            running = "none" if trial.worker is None else f"attempt {trial.attempt}"
-            raise Unlawful(
-                f"an attempt does this while it is running; of trial {number} {running} is, found {attempt!r}"
-            )
-        return trial
-
-    def _prepared(self, event: TrialPrepared) -> None:
-        trial = self._running(event.trial, event.attempt)
-        assert trial.worker is not None
-        _in("ranks", event.ranks, 1, self._workers[trial.worker].ranks)
-        for name in ("build_seconds", "weights_seconds", "compile_seconds"):
-            _seconds(name, getattr(event, name))
-        if not trial.has_worked:  # else its word came after those of its work
-            trial.worked = event.at
-
-    def _work(self, event: Progress | EpochFinished, work: Work) -> None:
-        trial = self._trials.get(event.trial)
-        if trial is None or trial.attempt != event.attempt or trial.worker is None:
-            self._running(event.trial, event.attempt)
-            raise AssertionError("refused")
-        if trial.worker != work.worker:
-            raise Unlawful(f"an attempt works on its worker, {trial.worker}; found {work.worker!r}")
-        if event.epoch != trial.epoch:
-            raise Unlawful(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
-        start, end = work.start, work.end
-        if not trial.worked <= start <= end <= event.at:
-            raise Unlawful(
-                f"an interval begins where the one before it ended or later, at {trial.worked!r} s, and ends by its line; "
-                f"found {start!r} to {end!r} s in a line of {event.at!r} s"
-            )
-        trial.worked, trial.has_worked = end, True
-        training, validation = work.training_images, work.validation_images
-        trial.training_images += training
-        trial.validation_images += validation
-        if (
-            training < 0
-            or validation < 0
-            or trial.training_images > self._training_images
-            or trial.validation_images > self._validation_images
-        ):
-            raise Unlawful(
-                f"an epoch is at most {self._training_images} training and {self._validation_images} validation images; "
-                f"found {training!r} and {validation!r}, {trial.training_images} and {trial.validation_images} in all"
-            )
-        length = end - start
-        if not (
-            0 <= work.busy_seconds <= length
-            and 0 <= work.communication_seconds <= length
-            and 0 <= work.validation_seconds <= length
-            and 0 <= work.input_seconds <= length
-            and 0 <= work.checkpoint_seconds <= length
-        ):
-            spent = {name: getattr(work, name) for name in _CLOCKS}
-            raise Unlawful(
-                f"nothing in an interval took longer than its {length!r} s, or less than none; found {spent}"
-            )
-
-    def _epoch(self, event: EpochFinished) -> None:
-        if event.interval is not None:
-            self._work(event, event.interval)
-        trial = self._running(event.trial, event.attempt)
-        if event.epoch != trial.epoch:
-            raise Unlawful(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
-        if not 0 <= event.accuracy <= 1:
-            raise Unlawful(f"an accuracy lies between 0 and 1; found {event.accuracy!r}")
-        if event.accuracy > trial.best:
-            trial.best = event.accuracy
-        if event.checkpoint:
-            trial.saved = event.epoch
-        trial.epoch += 1
-        trial.training_images = trial.validation_images = 0
-
-    def _reduced(self, event: BatchReduced) -> None:
-        trial = self._running(event.trial, event.attempt)
-        _must(
-            1 <= event.to_batch_size < min(event.from_batch_size, trial.batch_size),
-            f"a reduced batch is smaller than {trial.batch_size}",
-            f"{event.from_batch_size!r} to {event.to_batch_size!r}",
-        )
-        trial.batch_size = event.to_batch_size
-        trial.training_images = trial.validation_images = 0
-
-    def _finished(self, event: TrialFinished) -> None:
-        trial = self._open(event.trial)
-        _must(event.attempt == trial.attempt > 0, f"its attempt is {trial.attempt}", repr(event.attempt))
-        for name in ("accuracy", "told_accuracy"):
-            value = getattr(event, name)
-            _must(0 <= value <= 1, f"{name} lies between 0 and 1", repr(value))
-        _must(
-            event.accuracy <= trial.best,
-            "a trial's accuracy was measured after one of its epochs",
-            repr(event.accuracy),
-        )
-        self._settle(event.trial)
-
-    def _failed(self, event: TrialFailed) -> None:
-        if event.cause in ("divergence", "memory", "network"):
-            trial = self._open(event.trial)
-            _must(trial.worker is not None, f"{event.cause} ends an attempt while it is running", "none is")
-        self._settle(event.trial)
-
-    def _settle(self, number: int) -> None:
-        trial = self._open(number)
-        self._free(number)
-        del self._trials[number]
-        if trial.attempt == 0 and trial.wanted_by in self._workers:
-            self._workers[trial.wanted_by].waiting.discard(number)
-
-    def _free(self, number: int) -> None:
-        trial = self._trials[number]
-        if trial.worker is not None:
-            self._workers[trial.worker].trial = None
-            trial.worker = None
-
-
-_OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
-_CLOCKS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
-_COUNTS = (
-    "forward_flops",
-    "backward_flops",
-    "validation_flops",
-    "tensor_forward_flops",
-    "tensor_backward_flops",
-    "parameters",
-)
-
-
-def _must(holds: bool, law: str, offence: str) -> None:
-    if not holds:
-        raise Unlawful(f"{law}; found {offence}")
-
-
-def _in(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise Unlawful(f"{name} is a whole number from {least} to {most}; found {value!r}")
-
-
-def _seconds(name: str, value: float) -> None:
-    if not 0 <= value <= LARGEST_SECONDS:
-        raise Unlawful(f"{name} is at least 0 s; found {value!r}")
+def check_first_line(event: RunStarted) -> None:
+    """Raises Unlawful where no run can say this of itself."""
+    must(event.at == 0, "a run begins at 0 s", f"{event.at!r} s")
+    must(
+        0 <= event.started_unix < YEAR_10000,
+        "started_unix is a date before the year 10000",
+        repr(event.started_unix),
+    )
+    must(event.seed >= 0, "a seed is at least 0", repr(event.seed))
+    warmup, duration = event.warmup_seconds, event.duration_seconds
+    must(
+        0 <= warmup < duration <= LARGEST_SECONDS,
+        "a valid window lies between warm-up and declared end",
+        f"warmup_seconds={warmup!r} and duration_seconds={duration!r}",
+    )
+    hashed = config_hash(event.config)
+    must(
+        event.config_hash == hashed,
+        f"config_hash is the configuration's, {hashed[:12]}…",
+        f"{event.config_hash[:12]!r}",
+    )
+    schedule = event.config.get("schedule")
+    said: list[tuple[str, Any, Any]] = [("seed", event.config.get("seed"), event.seed)]
+    if isinstance(schedule, dict):
+        said += [(f"schedule.{name}", schedule.get(name), getattr(event, name)) for name in _OF_THE_SCHEDULE]
+    for name, configured, here in said:
+        if configured is not None and configured != here:
+            raise Unlawful(f"the first line says what its configuration says; {name} is {configured!r} and {here!r}")
+    for name in ("training_images", "validation_images"):
+        whole(f"dataset.{name}", event.dataset.get(name), 1, LARGEST_COUNT)
+    _shape(event)
 
 
 def _shape(event: RunStarted) -> None:
@@ -573,20 +57,10 @@ def _shape(event: RunStarted) -> None:
     if shape is None:
         return
     for name, least in (("accelerators", 0), ("ranks", 1), ("cores", 0)):
-        _in(f"shape.{name}", getattr(shape, name), least, LARGEST)
-    _in("shape.memory_bytes", shape.memory_bytes, 1, LARGEST_COUNT)
+        whole(f"shape.{name}", getattr(shape, name), least, LARGEST)
+    whole("shape.memory_bytes", shape.memory_bytes, 1, LARGEST_COUNT)
     space, budget = event.config.get("space"), event.config.get("budget")
     if isinstance(space, dict) and isinstance(budget, dict):
         made = int(budget["memory_share"] * shape.memory_bytes)
         found = space["budget"]["memory_bytes"]
-        _must(found == made, f"the budget's memory is made of the workers' shape, {made!r} bytes", repr(found))
-
-
-def _must_be_of_schema_1(event: AnyEvent) -> None:
-    if isinstance(event, RunResumed) and event.schema > 1:
-        return  # the line that begins a later one
-    if type(event).__name__ not in _EVENTS_OF_SCHEMA_1:
-        raise Unlawful(f"a line is of its schema; schema 1 has no {type(event).__name__}")
-    for name, default in _GAINED[type(event)]:
-        if getattr(event, name) != default:
-            raise Unlawful(f"a line has the fields of its schema; schema 1 has no {type(event).__name__}.{name}")
+        must(found == made, f"the budget's memory is made of the workers' shape, {made!r} bytes", repr(found))

@@ -30,7 +30,8 @@ from aiperf.errors import (
     NoSuchRun,
 )
 from aiperf.journal.events import SCHEMA, SCHEMAS_READ, AnyEvent, RunResumed, RunStarted
-from aiperf.journal.validator import Unlawful, Validator
+from aiperf.journal.lawful import Unlawful
+from aiperf.journal.validator import Validator
 
 NAME = "journal.jsonl"
 

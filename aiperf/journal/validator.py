@@ -8,11 +8,8 @@ counted work was really done is no matter of theirs.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from typing import Any, assert_never, get_args
-
-import msgspec
+from typing import assert_never
 
 from aiperf.journal.events import (
     AnyEvent,
@@ -42,67 +39,9 @@ from aiperf.journal.events import (
     WorkerLost,
     WorkerNotStarted,
 )
-
-LARGEST = 2**31
-"""Beyond every number of workers, trials, attempts, epochs and images in a batch."""
-LARGEST_COUNT = 2**53
-"""Beyond every count of images, bytes and operations of one image; and exact in a floating-point number."""
-LARGEST_SECONDS = 1e12
-YEAR_10000 = 253_402_300_800
-
-_DEFAULTS_OF_SCHEMA_1 = frozenset(
-    {
-        ("RunStarted", "simulated"),
-        ("RunStarted", "proposal_rules"),
-        ("RunResumed", "schema"),
-        ("TrialPrepared", "cuda_graphs"),
-        ("EpochFinished", "interval"),
-    }
-)
-"""Fields with a default that schema 1 has. All others with one came later, since older journals are to be read."""
-_EVENTS_OF_SCHEMA_1 = frozenset(
-    {
-        "RunStarted",
-        "RunResumed",
-        "WorkerJoined",
-        "WorkerLost",
-        "CeilingMeasured",
-        "ProposalRequested",
-        "TrialProposed",
-        "TrialRejected",
-        "TrialStarted",
-        "TrialPrepared",
-        "Progress",
-        "EpochFinished",
-        "BatchReduced",
-        "TrialFinished",
-        "TrialLost",
-        "TrialFailed",
-        "CheckpointDropped",
-        "RunEnded",
-    }
-)
-
-
-def _gained(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
-    return tuple(
-        (one.name, one.default if one.default_factory is msgspec.NODEFAULT else one.default_factory())
-        for one in msgspec.structs.fields(kind)
-        if not one.required and (kind.__name__, one.name) not in _DEFAULTS_OF_SCHEMA_1
-    )
-
-
-_GAINED = {kind: _gained(kind) for kind in get_args(AnyEvent)}
-"""What a line of schema 1 does not have, with the value that is read in its place."""
-
-
-class Unlawful(Exception):
-    """A line that no run can write: the law and the offence."""
-
-
-def config_hash(plain: dict[str, Any]) -> str:
-    """SHA-256 of the configuration in canonical JSON: keys in order, no spaces."""
-    return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
+from aiperf.journal.first_line import check_first_line
+from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, Unlawful, must, seconds, whole
+from aiperf.journal.schema_1 import must_be_of_schema_1
 
 
 @dataclass(slots=True)
@@ -181,7 +120,7 @@ class Validator:
 
     def _other(self, event: AnyEvent) -> None:
         if (event.schema if isinstance(event, RunStarted) else self._schema) == 1:
-            _must_be_of_schema_1(event)
+            must_be_of_schema_1(event)
         match event:
             case EpochFinished():
                 self._epoch(event)
@@ -199,14 +138,14 @@ class Validator:
                 self._there(event.worker)
                 self._gone(event.worker)
             case WorkerNotStarted():
-                _in("failures", event.failures, 0, LARGEST)
+                whole("failures", event.failures, 0, LARGEST)
             case HelperLost():
                 self._there(event.worker)
                 if event.helper not in ("recorder", "generator"):
                     raise Unlawful(f"a worker's helpers are 'recorder' and 'generator'; found {event.helper!r}")
             case CeilingMeasured():
                 self._there(event.worker)
-                _in("batch_size", event.batch_size, 1, LARGEST)
+                whole("batch_size", event.batch_size, 1, LARGEST)
             case ProposalRequested():
                 self._request(event)
             case TrialProposed():
@@ -233,84 +172,54 @@ class Validator:
                     self._trials[event.trial].saved = 0
             case CheckpointWritten():
                 trial = self._running(event.trial, event.attempt)
-                _in("epoch", event.epoch, trial.saved + 1, trial.epoch - 1)
+                whole("epoch", event.epoch, trial.saved + 1, trial.epoch - 1)
                 trial.saved = event.epoch
             case CheckpointNotWritten():
                 self._running(event.trial, event.attempt)
-                _in("epoch", event.epoch, 1, LARGEST)  # words of two epochs may change places
+                whole("epoch", event.epoch, 1, LARGEST)  # words of two epochs may change places
             case TrialHeartbeat():
                 self._running(event.trial, event.attempt)
             case ImagesSkipped():
                 if event.worker not in self._seen_workers:
                     raise Unlawful(f"images are skipped by a worker that joined; worker {event.worker!r} never did")
-                _in("images", event.images, 0, LARGEST_COUNT)
+                whole("images", event.images, 0, LARGEST_COUNT)
             case Progress():
                 raise AssertionError("it was taken before")
             case _:
                 assert_never(event)
 
     def _started(self, event: RunStarted) -> None:
-        _must(self._lines == 0, "a run begins once, in its first line", "another RunStarted")
-        _must(event.at == 0, "a run begins at 0 s", f"{event.at!r} s")
-        _must(
-            0 <= event.started_unix < YEAR_10000,
-            "started_unix is a date before the year 10000",
-            repr(event.started_unix),
-        )
-        _must(event.seed >= 0, "a seed is at least 0", repr(event.seed))
-        warmup, duration = event.warmup_seconds, event.duration_seconds
-        _must(
-            0 <= warmup < duration <= LARGEST_SECONDS,
-            "a valid window lies between warm-up and declared end",
-            f"warmup_seconds={warmup!r} and duration_seconds={duration!r}",
-        )
-        hashed = config_hash(event.config)
-        _must(
-            event.config_hash == hashed,
-            f"config_hash is the configuration's, {hashed[:12]}…",
-            f"{event.config_hash[:12]!r}",
-        )
-        schedule = event.config.get("schedule")
-        said: list[tuple[str, Any, Any]] = [("seed", event.config.get("seed"), event.seed)]
-        if isinstance(schedule, dict):
-            said += [(f"schedule.{name}", schedule.get(name), getattr(event, name)) for name in _OF_THE_SCHEDULE]
-        for name, configured, here in said:
-            if configured is not None and configured != here:
-                raise Unlawful(
-                    f"the first line says what its configuration says; {name} is {configured!r} and {here!r}"
-                )
-        for name in ("training_images", "validation_images"):
-            _in(f"dataset.{name}", event.dataset.get(name), 1, LARGEST_COUNT)
-        _shape(event)
+        must(self._lines == 0, "a run begins once, in its first line", "another RunStarted")
+        check_first_line(event)
         self._schema = event.schema
-        self._duration = duration
+        self._duration = event.duration_seconds
         self._training_images = event.dataset["training_images"]
         self._validation_images = event.dataset["validation_images"]
 
     def _resumed(self, event: RunResumed) -> None:
-        _must(self._ended != "duration", "a run whose declared time is over is not resumed", "RunResumed after its end")
-        _seconds("down_seconds", event.down_seconds)
-        _seconds("clock_stepped_back_seconds", event.clock_stepped_back_seconds)
-        _seconds("clock_stepped_forward_seconds", event.clock_stepped_forward_seconds)
-        _in("rolled_back_lines", event.rolled_back_lines, 0, LARGEST_COUNT)
+        must(self._ended != "duration", "a run whose declared time is over is not resumed", "RunResumed after its end")
+        seconds("down_seconds", event.down_seconds)
+        seconds("clock_stepped_back_seconds", event.clock_stepped_back_seconds)
+        seconds("clock_stepped_forward_seconds", event.clock_stepped_forward_seconds)
+        whole("rolled_back_lines", event.rolled_back_lines, 0, LARGEST_COUNT)
         if event.rolled_back_lines:
-            _must(event.cut_sha256 is not None, "what was rolled back has a hash", "none")
+            must(event.cut_sha256 is not None, "what was rolled back has a hash", "none")
         since = event.at - self._at
-        _must(
+        must(
             abs(event.down_seconds - since) <= 1e-6,
             f"down_seconds is the time since the line before, {since!r} s",
             repr(event.down_seconds),
         )
-        _must(event.schema >= self._schema, f"schemas never go back; this run's is {self._schema}", repr(event.schema))
+        must(event.schema >= self._schema, f"schemas never go back; this run's is {self._schema}", repr(event.schema))
         self._schema = event.schema
         self._is_over, self._ended = False, None
         for worker in list(self._workers):
             self._gone(worker)
 
     def _joined(self, event: WorkerJoined) -> None:
-        _in("worker", event.worker, 0, LARGEST)
-        _in("ranks", event.ranks, 1, LARGEST)
-        _in("device_memory_bytes", event.device_memory_bytes, 0, LARGEST_COUNT)
+        whole("worker", event.worker, 0, LARGEST)
+        whole("ranks", event.ranks, 1, LARGEST)
+        whole("device_memory_bytes", event.device_memory_bytes, 0, LARGEST_COUNT)
         if event.worker in self._seen_workers:
             raise Unlawful(f"a worker's number is its own for ever; {event.worker!r} joins once more")
         self._seen_workers.add(event.worker)
@@ -333,11 +242,11 @@ class Validator:
 
     def _request(self, event: ProposalRequested) -> None:
         worker = self._there(event.worker)
-        _must(
+        must(
             event.number == self._requested, f"proposals are numbered on, next is {self._requested}", repr(event.number)
         )
-        _in("round", event.round, 1, LARGEST)
-        _must(
+        whole("round", event.round, 1, LARGEST)
+        must(
             event.position == self._lines,
             f"position is the number of lines before this one, {self._lines}",
             repr(event.position),
@@ -363,50 +272,50 @@ class Validator:
         parent = event.parent
         if parent is not None and not (parent < event.number and parent in self._proposed):
             raise Unlawful(f"a parent was proposed before its child; trial {event.number} names {parent!r}")
-        _in("batch_size", event.batch_size, 1, LARGEST)
+        whole("batch_size", event.batch_size, 1, LARGEST)
         if event.kernel_size is not None:
-            _in("kernel_size", event.kernel_size, 1, LARGEST)
+            whole("kernel_size", event.kernel_size, 1, LARGEST)
         if event.own_kernel is not None:
-            _in("own_kernel", event.own_kernel, 1, LARGEST)
-        _must(
+            whole("own_kernel", event.own_kernel, 1, LARGEST)
+        must(
             event.kernel_size is None or event.tuned_by in ("", "startup", "tpe"),
             "a kernel size is tuned by someone",
             repr(event.tuned_by),
         )
         for name in _COUNTS:
-            _in(name, getattr(event, name), 0, LARGEST_COUNT)
-        _seconds("seconds", event.seconds)
+            whole(name, getattr(event, name), 0, LARGEST_COUNT)
+        seconds("seconds", event.seconds)
         self._proposed.add(event.number)
         self._trials[event.number] = _Trial(request.worker, event.batch_size)
         self._workers[request.worker].waiting.add(event.number)
 
     def _start(self, event: TrialStarted) -> None:
         worker, trial = self._there(event.worker), self._open(event.trial)
-        _must(
+        must(
             worker.trial is None,
             "a worker trains one trial at a time",
             f"trial {worker.trial} on worker {event.worker}",
         )
-        _must(trial.worker is None, "a trial is trained once at a time", f"an attempt on worker {trial.worker}")
-        _must(
+        must(trial.worker is None, "a trial is trained once at a time", f"an attempt on worker {trial.worker}")
+        must(
             event.attempt == trial.attempt + 1,
             f"attempts are counted on, next is {trial.attempt + 1}",
             repr(event.attempt),
         )
-        _must(event.epoch == trial.saved + 1, f"an attempt begins after epoch {trial.saved}", f"epoch {event.epoch!r}")
-        _must(event.batch_size == trial.batch_size, f"its batch is {trial.batch_size}", repr(event.batch_size))
+        must(event.epoch == trial.saved + 1, f"an attempt begins after epoch {trial.saved}", f"epoch {event.epoch!r}")
+        must(event.batch_size == trial.batch_size, f"its batch is {trial.batch_size}", repr(event.batch_size))
         if trial.attempt == 0:
-            _must(
+            must(
                 trial.wanted_by == event.worker,
                 f"a trial is first tried on the worker it was proposed for, {trial.wanted_by}",
                 repr(event.worker),
             )
             worker.waiting.discard(event.trial)
         if event.round is not None:
-            _in("round", event.round, 1, LARGEST)
+            whole("round", event.round, 1, LARGEST)
         if trial.round is None:  # not begun, or in a line from before rounds were said
             trial.round = event.round
-        _must(
+        must(
             event.round == trial.round,
             f"all attempts at a trial are of one round, {trial.round}",
             repr(event.round),
@@ -434,9 +343,9 @@ class Validator:
     def _prepared(self, event: TrialPrepared) -> None:
         trial = self._running(event.trial, event.attempt)
         assert trial.worker is not None
-        _in("ranks", event.ranks, 1, self._workers[trial.worker].ranks)
+        whole("ranks", event.ranks, 1, self._workers[trial.worker].ranks)
         for name in ("build_seconds", "weights_seconds", "compile_seconds"):
-            _seconds(name, getattr(event, name))
+            seconds(name, getattr(event, name))
         if not trial.has_worked:  # else its word came after those of its work
             trial.worked = event.at
 
@@ -499,7 +408,7 @@ class Validator:
 
     def _reduced(self, event: BatchReduced) -> None:
         trial = self._running(event.trial, event.attempt)
-        _must(
+        must(
             1 <= event.to_batch_size < min(event.from_batch_size, trial.batch_size),
             f"a reduced batch is smaller than {trial.batch_size}",
             f"{event.from_batch_size!r} to {event.to_batch_size!r}",
@@ -509,11 +418,11 @@ class Validator:
 
     def _finished(self, event: TrialFinished) -> None:
         trial = self._open(event.trial)
-        _must(event.attempt == trial.attempt > 0, f"its attempt is {trial.attempt}", repr(event.attempt))
+        must(event.attempt == trial.attempt > 0, f"its attempt is {trial.attempt}", repr(event.attempt))
         for name in ("accuracy", "told_accuracy"):
             value = getattr(event, name)
-            _must(0 <= value <= 1, f"{name} lies between 0 and 1", repr(value))
-        _must(
+            must(0 <= value <= 1, f"{name} lies between 0 and 1", repr(value))
+        must(
             event.accuracy <= trial.best,
             "a trial's accuracy was measured after one of its epochs",
             repr(event.accuracy),
@@ -523,7 +432,7 @@ class Validator:
     def _failed(self, event: TrialFailed) -> None:
         if event.cause in ("divergence", "memory", "network"):
             trial = self._open(event.trial)
-            _must(trial.worker is not None, f"{event.cause} ends an attempt while it is running", "none is")
+            must(trial.worker is not None, f"{event.cause} ends an attempt while it is running", "none is")
         self._settle(event.trial)
 
     def _settle(self, number: int) -> None:
@@ -540,7 +449,6 @@ class Validator:
             trial.worker = None
 
 
-_OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 _CLOCKS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
 _COUNTS = (
     "forward_flops",
@@ -550,43 +458,3 @@ _COUNTS = (
     "tensor_backward_flops",
     "parameters",
 )
-
-
-def _must(holds: bool, law: str, offence: str) -> None:
-    if not holds:
-        raise Unlawful(f"{law}; found {offence}")
-
-
-def _in(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise Unlawful(f"{name} is a whole number from {least} to {most}; found {value!r}")
-
-
-def _seconds(name: str, value: float) -> None:
-    if not 0 <= value <= LARGEST_SECONDS:
-        raise Unlawful(f"{name} is at least 0 s; found {value!r}")
-
-
-def _shape(event: RunStarted) -> None:
-    """The plan is made of the workers that it names."""
-    shape = event.shape
-    if shape is None:
-        return
-    for name, least in (("accelerators", 0), ("ranks", 1), ("cores", 0)):
-        _in(f"shape.{name}", getattr(shape, name), least, LARGEST)
-    _in("shape.memory_bytes", shape.memory_bytes, 1, LARGEST_COUNT)
-    space, budget = event.config.get("space"), event.config.get("budget")
-    if isinstance(space, dict) and isinstance(budget, dict):
-        made = int(budget["memory_share"] * shape.memory_bytes)
-        found = space["budget"]["memory_bytes"]
-        _must(found == made, f"the budget's memory is made of the workers' shape, {made!r} bytes", repr(found))
-
-
-def _must_be_of_schema_1(event: AnyEvent) -> None:
-    if isinstance(event, RunResumed) and event.schema > 1:
-        return  # the line that begins a later one
-    if type(event).__name__ not in _EVENTS_OF_SCHEMA_1:
-        raise Unlawful(f"a line is of its schema; schema 1 has no {type(event).__name__}")
-    for name, default in _GAINED[type(event)]:
-        if getattr(event, name) != default:
-            raise Unlawful(f"a line has the fields of its schema; schema 1 has no {type(event).__name__}.{name}")

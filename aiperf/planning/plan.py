@@ -16,7 +16,7 @@ from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
-from aiperf.journal.validator import config_hash
+from aiperf.journal.first_line import config_hash
 from aiperf.planning.worker_shape import STEPS, shape_of
 from aiperf.rules.search_space import recorded
 from aiperf.system.describe import describe, folders_of, versions

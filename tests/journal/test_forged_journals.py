@@ -21,8 +21,8 @@ from aiperf.accounting.work_log import work_log
 from aiperf.config import configure
 from aiperf.drive.session import resumable
 from aiperf.errors import AiperfError, JournalDamaged
+from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
-from aiperf.journal.validator import config_hash
 from aiperf.planning.plan import run_folder
 from aiperf.report import tables
 from aiperf.report.gather import gather

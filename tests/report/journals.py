@@ -37,7 +37,7 @@ from aiperf.journal.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.journal.validator import config_hash
+from aiperf.journal.first_line import config_hash
 from aiperf.rules.limits import ScheduleConf
 from morphism import Budget, Graph, apply, cost, encode_morph, legal, start
 from morphism.codec import encode

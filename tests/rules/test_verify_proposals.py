@@ -19,8 +19,8 @@ from aiperf.journal.events import (
     TrialProposed,
     TrialRejected,
 )
+from aiperf.journal.first_line import config_hash
 from aiperf.journal.messages import Advanced, Propose, Proposed, Unproposed, Word
-from aiperf.journal.validator import config_hash
 from aiperf.rules.proposals import Proposer, make
 from aiperf.rules.verify_proposals import verify_proposals
 from morphism import decode

@@ -20,8 +20,8 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.drive.driver import Driver
 from aiperf.errors import AiperfError
 from aiperf.journal.events import AnyEvent, RunStarted, TrialProposed
+from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
-from aiperf.journal.validator import config_hash
 from aiperf.planning.plan import Plan
 from aiperf.rng import derive
 from aiperf.rules.limits import LimitsConf, ScheduleConf

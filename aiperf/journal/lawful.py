@@ -1,0 +1,29 @@
+"""How a law of the journal is put: what holds, or the law and the offence; and the bounds of every number in a line."""
+
+from __future__ import annotations
+
+LARGEST = 2**31
+"""Beyond every number of workers, trials, attempts, epochs and images in a batch."""
+LARGEST_COUNT = 2**53
+"""Beyond every count of images, bytes and operations of one image; and exact in a floating-point number."""
+LARGEST_SECONDS = 1e12
+YEAR_10000 = 253_402_300_800
+
+
+class Unlawful(Exception):
+    """A line that no run can write: the law and the offence."""
+
+
+def must(holds: bool, law: str, offence: str) -> None:
+    if not holds:
+        raise Unlawful(f"{law}; found {offence}")
+
+
+def whole(name: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise Unlawful(f"{name} is a whole number from {least} to {most}; found {value!r}")
+
+
+def seconds(name: str, value: float) -> None:
+    if not 0 <= value <= LARGEST_SECONDS:
+        raise Unlawful(f"{name} is at least 0 s; found {value!r}")

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.confidence import Evenness, Work, evenness_of
+from aiperf.accounting.presence import Presence
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Presence
 
 Real = npt.NDArray[np.float64]
 EPOCHS = 8

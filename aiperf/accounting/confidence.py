@@ -14,8 +14,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from aiperf.accounting.presence import Presence
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Presence, WorkLog
+from aiperf.accounting.work_log import WorkLog
 
 METHOD = 2
 """Version of this statistic. 1 was a bootstrap over 40 blocks, which covered far less than 95 %."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.accounting.intervals import Intervals
+from aiperf.accounting.presence import IdleSpan, Presence
+from aiperf.accounting.trial_record import Operations, Preparation, TrialRecord
 from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
@@ -45,92 +47,11 @@ SMALLEST_STEP_SECONDS = 1.0
 """A wall clock that differs by less is being kept right, and was not set."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
-    """Of one image of a trial's architecture."""
-
-    training: int
-    """Forward and backward."""
-    validation: int
-    tensor_training: int
-    """Convolutions and matrix products alone."""
-    tensor_validation: int
-
-
-@dataclass(slots=True)
-class Course:
-    """What became of a trial, as far as the journal tells: where and when it was trained."""
-
-    operations: Operations
-    proposed_for: int
-    """The round whose rules of proposing hold for it; a spare may be trained in a later one."""
-    round: int
-    is_of_start: bool
-    """Whether it is of the starting network."""
-    outcome: str = "waiting"
-    """'waiting', 'training', 'lost', 'failed', or why it finished."""
-    reason: str | None = None
-    """Of its last loss, or of its failure."""
-    worker: int | None = None
-    """Of its last attempt."""
-    attempts: int = 0
-    started: float | None = None
-    """Its first attempt."""
-    ended: float | None = None
-    """Its last attempt; None while it waits or is trained."""
-
-
-@dataclass(slots=True)
-class Presence:
-    """When a worker was there, with how many accelerators."""
-
-    worker: int
-    host: str
-    device: str
-    ranks: int
-    joined: float
-    left: float | None = None
-    left_reason: str | None = None
-    trials: int = 0
-    """Attempts that it was given."""
-    trial: int | None = None
-    """The one that it holds."""
-    free_since: float | None = None
-    """When its last trial's last image was done, or it joined; None while it holds a trial."""
-
-
-@dataclass(frozen=True, slots=True)
-class IdleSpan:
-    """Time of a worker in which no image was done, by the events at both its ends."""
-
-    kind: str
-    """'gap': it had no trial; 'lost': between an attempt's last word and the loss of it."""
-    ranks: int
-    start: float
-    end: float
-
-
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """What an attempt spent before its first image."""
-
-    trial: int
-    worker: int
-    at: float
-    """When it was over."""
-    started: float
-    """When the order was given."""
-    start_seconds: float
-    """Building the module and bringing its weights there."""
-    compile_seconds: float
-    precision: str
-
-
 @dataclass(slots=True)
 class _Open:
     """The work of an unsettled trial."""
 
-    course: Course
+    record: TrialRecord
     worker: int
     ordered: float
     """When the attempt was ordered."""
@@ -185,7 +106,7 @@ class WorkLog:
     """Seconds by which the wall clock was set between two drivers; below 0: back."""
     rollbacks: list[tuple[float, int]] = field(default_factory=list)
     """(at, lines) of every time that lines of the journal were taken back."""
-    trials: dict[int, Course] = field(default_factory=dict)
+    trials: dict[int, TrialRecord] = field(default_factory=dict)
     """All that were proposed."""
     _present: dict[int, Presence] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
@@ -235,20 +156,20 @@ class WorkLog:
                 opened = self._open[event.trial]
                 self._waste(opened, opened.epoch)
             case TrialFinished():
-                course = self.trials[event.trial]
-                self.finished.append((event.at, course.round))
-                self.start_finished |= course.is_of_start
-                course.outcome, course.ended = event.reason, event.at
+                record = self.trials[event.trial]
+                self.finished.append((event.at, record.round))
+                self.start_finished |= record.is_of_start
+                record.outcome, record.ended = event.reason, event.at
                 self._settle(event.trial)
             case TrialFailed():
                 self.failed += 1
-                course = self.trials[event.trial]
-                course.outcome, course.reason, course.ended = "failed", event.reason, event.at
+                record = self.trials[event.trial]
+                record.outcome, record.reason, record.ended = "failed", event.reason, event.at
                 self._settle(event.trial)
             case TrialLost():
                 self.lost_attempts += 1
                 opened = self._open[event.trial]
-                _lose(opened.course, event.at, event.reason)
+                _lose(opened.record, event.at, event.reason)
                 self._free(opened, event.at)
             case WorkerJoined():
                 presence = Presence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
@@ -299,22 +220,22 @@ class WorkLog:
         )
         round_ = self._asked.pop(event.number)
         is_of_start = event.parent is None and not event.morphs
-        self.trials[event.number] = Course(operations, round_, round_, is_of_start)
+        self.trials[event.number] = TrialRecord(operations, round_, round_, is_of_start)
 
     def _start(self, event: TrialStarted, presence: Presence) -> None:
         if presence.free_since is not None:
             self.idle_spans.append(IdleSpan("gap", presence.ranks, presence.free_since, event.at))
         presence.free_since, presence.trial = None, event.trial
         presence.trials += 1
-        course = self.trials[event.trial]
+        record = self.trials[event.trial]
         if event.round is not None:
-            course.round = event.round
-        course.worker, course.attempts = event.worker, event.attempt
-        course.started = event.at if course.started is None else course.started
-        course.outcome, course.ended = "training", None
+            record.round = event.round
+        record.worker, record.attempts = event.worker, event.attempt
+        record.started = event.at if record.started is None else record.started
+        record.outcome, record.ended = "training", None
         opened, ranks = self._open.get(event.trial), presence.ranks
         if opened is None:
-            self._open[event.trial] = _Open(course, event.worker, event.at, ranks, event.at, event.epoch)
+            self._open[event.trial] = _Open(record, event.worker, event.at, ranks, event.at, event.epoch)
         else:
             opened.worker, opened.ordered, opened.ranks = event.worker, event.at, ranks
             opened.worked, opened.epoch = event.at, event.epoch
@@ -325,7 +246,7 @@ class WorkLog:
             opened.done_again[epoch] = attempt
             self._waste(opened, epoch)
         opened.worked = work.end
-        operations, training, validation = opened.course.operations, work.training_images, work.validation_images
+        operations, training, validation = opened.record.operations, work.training_images, work.validation_images
         row = self.intervals.append(
             event.trial,
             work,
@@ -357,7 +278,7 @@ class WorkLog:
         if presence.trial is not None:
             opened = self._open[presence.trial]
             opened.worked = None
-            _lose(opened.course, at, reason)
+            _lose(opened.record, at, reason)
 
     def open_idle_spans(self, presence: Presence, at: float) -> list[IdleSpan]:
         """What the idle span that a worker is in comes to if it ends now."""
@@ -377,8 +298,8 @@ class WorkLog:
                 self.intervals.waste(row)
 
 
-def _lose(course: Course, at: float, reason: str) -> None:
-    course.outcome, course.reason, course.ended = "lost", reason, at
+def _lose(record: TrialRecord, at: float, reason: str) -> None:
+    record.outcome, record.reason, record.ended = "lost", reason, at
 
 
 def counts(started: RunStarted, evaluation: EpochFinished) -> bool:

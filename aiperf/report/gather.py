@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from aiperf.accounting.score import Score, curve, score, window
 from aiperf.accounting.time_breakdown import time_breakdown
+from aiperf.accounting.trial_record import TrialRecord
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Course, WorkLog
+from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import Breach, Candidate, breaches
 from aiperf.ranking.required import CHOSEN
@@ -108,34 +109,34 @@ def _trials(run: Collected) -> tuple[TrialFacts, ...]:
     seconds = np.bincount(columns.trial, columns.end - columns.start, most).tolist()
     # Sums of floating-point numbers, exact: images of one trial are fewer than 2^53.
     images = np.bincount(columns.trial, columns.training_images, most).tolist()
-    courses = run.work_log.trials
+    records = run.work_log.trials
     return tuple(
-        _trial(number, trial, courses[number], int(images[number]), seconds[number])
+        _trial(number, trial, records[number], int(images[number]), seconds[number])
         for number, trial in run.trials.items()
     )
 
 
-def _trial(number: int, trial: TrialResults, course: Course, training_images: int, seconds: float) -> TrialFacts:
+def _trial(number: int, trial: TrialResults, record: TrialRecord, training_images: int, seconds: float) -> TrialFacts:
     proposal = trial.proposal
     return TrialFacts(
         number=number,
-        round=course.round,
+        round=record.round,
         searcher=proposal.searcher,
         parent=proposal.parent,
         morphs=tuple(proposal.morphs),
         generation=trial.generation,
         batch_size=trial.batch_size,
         kernel_size=proposal.kernel_size,
-        worker=course.worker,
-        attempts=course.attempts,
-        started=course.started,
-        ended=course.ended,
+        worker=record.worker,
+        attempts=record.attempts,
+        started=record.started,
+        ended=record.ended,
         epochs=trial.epochs,
         accuracy=trial.accuracy,
         told_accuracy=trial.told_accuracy,
         validation_loss=trial.validation_loss,
-        outcome=course.outcome,
-        reason=course.reason,
+        outcome=record.outcome,
+        reason=record.reason,
         precision=trial.precision,
         forward_flops=proposal.forward_flops,
         backward_flops=proposal.backward_flops,
@@ -269,7 +270,7 @@ def _doubts(
 
 def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: float | None) -> tuple[Breach, ...]:
     ended, config = run.work_log.ended, run.started.config
-    late = [run.trials[number] for number, course in run.work_log.trials.items() if course.proposed_for > 3]
+    late = [run.trials[number] for number, record in run.work_log.trials.items() if record.proposed_for > 3]
     # A configuration that does not say what was chosen is a rule of its own that cannot be told.
     searcher, tuner = ((config.get(part) or {}).get("name", CHOSEN[part]) for part in ("searcher", "hpo"))
     return breaches(

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.work_log import Presence, WorkLog
+from aiperf.accounting.presence import Presence
+from aiperf.accounting.work_log import WorkLog
 from aiperf.report.facts import Bar, Gantt
 
 MOST_BARS_ROWS = 40

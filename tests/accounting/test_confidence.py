@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.confidence import Work, evenness_of, trials_in_a_row
+from aiperf.accounting.presence import Presence
 from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import Presence
 from benchmarks.interval_coverage import KINDS, Kind, coverage, drawn
 
 INSIDE = Window(20.0, 200.0)

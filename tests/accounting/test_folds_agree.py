@@ -35,13 +35,13 @@ def agree(run: Run, work_log: WorkLog) -> None:
     }
     assert {one.worker for one in work_log.presences} == {*run.workers, *run.departed}
     assert work_log.trials.keys() == run.trials.keys()
-    for number, course in work_log.trials.items():
+    for number, record in work_log.trials.items():
         trial = run.trials[number]
-        assert trial.state in OUTCOMES.get(course.outcome, (TrialState.FINISHED,)), number
-        assert (course.round, course.attempts) == (trial.round, trial.attempt), number
-        assert course.is_of_start == (trial.parent is None and not trial.morphs), number
-        assert trial.worker in (None, course.worker), number
-        assert (course.ended is None) == (course.outcome in ("waiting", "training")), number
+        assert trial.state in OUTCOMES.get(record.outcome, (TrialState.FINISHED,)), number
+        assert (record.round, record.attempts) == (trial.round, trial.attempt), number
+        assert record.is_of_start == (trial.parent is None and not trial.morphs), number
+        assert trial.worker in (None, record.worker), number
+        assert (record.ended is None) == (record.outcome in ("waiting", "training")), number
     assert (len(work_log.finished), work_log.failed, work_log.at) == (run.finished, run.failed, run.at)
     assert (None if work_log.ended is None else work_log.ended.reason) == run.ended
 
@@ -53,7 +53,7 @@ def followed(events: Iterable[AnyEvent], every: int, seen: Counter[str]) -> None
     for line, (run, event) in enumerate(replay(events)):
         if before is not None and line % every == 0:
             agree(run, work_log)
-            seen.update({course.outcome for course in work_log.trials.values()})
+            seen.update({record.outcome for record in work_log.trials.values()})
         work_log.take(event)
         before = run
     assert before is not None

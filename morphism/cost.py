@@ -47,8 +47,22 @@ _BYTES_PER_PARAMETER = 12
 _BYTES_PER_INDEX = 8  # torch remembers which element of a window was the largest as int64
 
 
-_HOLDS_OUTPUT = (Relu, Softmax)
-_HOLDS_INPUT = (Convolution, BatchNormalisation, MaxPooling, AveragePooling, GlobalAveragePooling, Dense)
+_READ_BACKWARD: dict[type[Op], tuple[bool, bool]] = {
+    Input: (False, False),
+    Convolution: (True, False),
+    BatchNormalisation: (True, False),
+    Relu: (False, True),
+    Add: (False, False),
+    Concat: (False, False),
+    MaxPooling: (True, False),
+    AveragePooling: (True, False),
+    GlobalAveragePooling: (True, False),
+    Dense: (True, False),
+    Dropout: (False, False),
+    Softmax: (False, True),
+}
+"""Whether the backward pass of each operation reads what entered it, and what left it. One that stands not here is an error
+when it is counted, and no operation that holds nothing."""
 
 
 class LayerCost(NamedTuple):
@@ -206,10 +220,10 @@ def kind(op: Op) -> str | None:
 
 @once_per_graph
 def held(graph: Graph) -> tuple[bool, ...]:
-    """Whether the backward pass needs each node's output: a ReLU's and a softmax's own, and what these layers read."""
-    is_held = [isinstance(node.op, _HOLDS_OUTPUT) for node in graph.nodes]
+    """Whether the backward pass reads each node's output, be it the node's own or that of a node that reads it."""
+    is_held = [_READ_BACKWARD[type(node.op)][1] for node in graph.nodes]
     for node in graph.nodes:
-        if isinstance(node.op, _HOLDS_INPUT):
+        if _READ_BACKWARD[type(node.op)][0]:
             is_held[node.inputs[0]] = True
     return tuple(is_held)
 

@@ -1,6 +1,7 @@
 """Graph files: what is written is read back, and what is damaged or hostile is refused quickly."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from morphism import JSON, STARTS, DamagedGraphFile, Graph, decode, encode, load, rebuild, start
-from morphism.codec import LARGEST_FILE
+from morphism import JSON, STARTS, DamagedGraphFile, Graph, Op, decode, encode, load, rebuild, start
+from morphism.codec import _OPS, LARGEST_FILE
 from morphism.graph import LARGEST_GRAPH
 from tests.morphism.strategies import graphs, grown
 
 GOLDEN = Path(__file__).parent / "golden"
+PAGE = Path(__file__).parents[2] / "docs" / "graph-format.md"
+
+
+def test_every_operation_of_the_union_has_a_word_and_every_word_a_row_on_the_page_of_the_format() -> None:
+    assert set(_OPS.values()) == set(Op.__args__)
+    assert re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE) == list(_OPS)
 
 
 @given(graphs())

@@ -4,7 +4,7 @@ import pickle
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 
 from morphism import (
     Add,
@@ -134,6 +134,19 @@ def test_a_fingerprint_ignores_names_and_equality_does_not(graph: Graph) -> None
     assert renamed.fingerprint == graph.fingerprint
     assert renamed != graph
     assert Graph(graph.nodes) == graph and hash(Graph(graph.nodes)) == hash(graph)
+
+
+def test_the_networks_that_tests_draw_hold_every_operation_of_the_union() -> None:
+    drawn: set[type[Op]] = set()
+
+    @settings(max_examples=100, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+    @given(graphs())
+    def look(graph: Graph) -> None:
+        drawn.update(type(node.op) for node in graph.nodes)
+
+    look()
+
+    assert drawn == set(Op.__args__)
 
 
 OPS: list[Op] = [

@@ -64,6 +64,12 @@ def gradients_of_interpreter(
     return dict(zip(names, torch.autograd.grad(logits.square().sum(), [state[name] for name in names]), strict=True))
 
 
+def test_the_networks_that_are_built_here_hold_every_operation_of_the_union() -> None:
+    drawn = {type(node.op) for seed in range(100) for node in random_graph(Random(seed)).nodes}
+
+    assert drawn == set(Op.__args__)
+
+
 @settings(deadline=None, max_examples=60)
 @given(RANDOMS, st.booleans())
 def test_the_module_computes_what_its_nodes_compute_one_by_one_gradients_included(

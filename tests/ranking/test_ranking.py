@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import aiperf.ranking.breaches as module
 from aiperf.config import RunConf, configure
 from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD, DataSet
 from aiperf.journal.events import WorkerShape
@@ -84,31 +86,35 @@ def test_the_defaults_of_the_ranking_schedule_break_none() -> None:
     assert breaches(RANKED) == ()
 
 
+CHANGES: list[dict[str, Any]] = [
+    {"is_simulated": True},
+    *({"images": {**IMAGES, name: 10}} for name in IMAGES),
+    {"start_fingerprint": "other"},
+    {"start_fingerprint": None},
+    {"searchers": frozenset({"random"})},
+    {"is_tuned": False},
+    {"warmup_seconds": 3599.0},
+    {"duration_seconds": 7000.0, "end": 7000.0, "window_seconds": 3400.0},
+    {"duration_seconds": 3640.0, "end": 9000.0, "window_seconds": 40.0},
+    {"end_reason": "interrupted"},
+    {"end_reason": None},
+    {"precisions": frozenset({"fp8"})},
+    {"error": 0.31},
+    {"error": None},
+    {"largest_mfu": 1.01},
+    {"rolled_back_lines": 7},
+    {"largest_mfu": None},
+    {"precisions": frozenset()},
+    {"beside_master": ("n0",)},
+    {"beside_master": None},
+    {"images": {}},
+]
+"""Each breaks one rule and no other."""
+
+
 @pytest.mark.parametrize(
     "change",
-    [
-        {"is_simulated": True},
-        *({"images": {**IMAGES, name: 10}} for name in IMAGES),
-        {"start_fingerprint": "other"},
-        {"start_fingerprint": None},
-        {"searchers": frozenset({"random"})},
-        {"is_tuned": False},
-        {"warmup_seconds": 3599.0},
-        {"duration_seconds": 7000.0, "end": 7000.0, "window_seconds": 3400.0},
-        {"duration_seconds": 3640.0, "end": 9000.0, "window_seconds": 40.0},
-        {"end_reason": "interrupted"},
-        {"end_reason": None},
-        {"precisions": frozenset({"fp8"})},
-        {"error": 0.31},
-        {"error": None},
-        {"largest_mfu": 1.01},
-        {"rolled_back_lines": 7},
-        {"largest_mfu": None},
-        {"precisions": frozenset()},
-        {"beside_master": ("n0",)},
-        {"beside_master": None},
-        {"images": {}},
-    ],
+    CHANGES,
     ids=lambda change: str(change)[:60],
 )
 def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it(change: dict[str, Any]) -> None:
@@ -116,6 +122,19 @@ def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it(cha
 
     assert len(found) == 1
     assert found[0].rule and found[0].found and found[0].remedy
+
+
+def test_every_rule_that_is_written_is_listed_and_broken_by_a_run_above() -> None:
+    written = {each for each in vars(module).values() if returns(each) == "Breach | None"}
+
+    assert written == {*module.OF_THE_CONFIGURATION, *module.OF_THE_RESULT}
+    for rule in written:
+        assert any(rule(replace(RANKED, **change)) for change in CHANGES), rule.__name__
+
+
+def returns(each: Any) -> str | None:
+    """What a function says that it gives."""
+    return inspect.get_annotations(each).get("return") if inspect.isfunction(each) else None
 
 
 @pytest.mark.parametrize("required", REQUIRED, ids=lambda required: required.option)

@@ -1,7 +1,7 @@
 """Drives a simulated run to its end, through as many incarnations as its drivers' deaths make of it.
 
-A driver that dies is thrown away with all that it held; the next one reads the journal, as a resumed run does, and finds
-new workers.
+A driver that dies is thrown away with everything in its memory. The next one reads the journal, as a resumed run does, and
+starts with new workers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from aiperf.simulate.model.driver_death import DriverKilled
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor, World
 
 INCARNATIONS = 200
-"""More deaths of drivers than this are no run any more."""
+"""A run whose drivers die more often than this is ended as a mistake of the configuration."""
 
 Around = Callable[[Driver], AbstractContextManager[object]]
-"""What stands around a driver while it drives: how Ctrl-C ends it, for one."""
+"""Gives a context manager inside of which a driver drives: at a terminal, the one by which Ctrl-C ends the run in order."""
 
 
 class Audience(Protocol):
     """Who watches a simulated run, to check it or to show it."""
 
     def on_disk(self, events: Sequence[AnyEvent]) -> None:
-        """Events stand in the journal, and nothing has acted on them yet."""
+        """Events have been written to the journal. Nothing has acted on them yet."""
         ...
 
     def after_turn(self, driver: Driver) -> None:
@@ -41,26 +41,26 @@ class Audience(Protocol):
         ...
 
     def before_resume(self, standing: Standing) -> None:
-        """A run was read from its journal, to be taken up."""
+        """A run has been read from its journal and is about to be resumed."""
         ...
 
 
 @dataclass(slots=True)
 class Effort:
-    """What a simulation cost, in processor seconds: other work on the machine stands in none of them."""
+    """What a simulation cost, in seconds of processor time, which other work on the machine does not change."""
 
     incarnations: int = 0
     events: int = 0
     proposals: int = 0
     seconds: float = 0.0
     executor_seconds: float = 0.0
-    """Of the seconds: the simulated machines, proposals included. The rest is the driver's."""
+    """The part of `seconds` that simulating the machines took, proposals included. The rest is the driver's."""
     proposing_seconds: float = 0.0
-    """Of the executor's: the searchers' work, which a real run does on its workers."""
+    """The part of `executor_seconds` that the searcher took. In a real run the workers do this."""
 
     @property
     def driver_seconds(self) -> float:
-        """Hearing, deciding, checking proposals, keeping state and work log, writing the journal."""
+        """Interpreting words, deciding, checking proposals, keeping state and work log, writing the journal."""
         return self.seconds - self.executor_seconds
 
 
@@ -72,7 +72,7 @@ def drive(
     after_turn: Callable[[Driver], None] | None = None,
     around: Around = nullcontext,
 ) -> Effort:
-    """Writes the journal at `path`, which is not there yet; gives what it cost. Each driver drives inside of `around`.
+    """Writes the journal to `path`, a new file, and gives what that cost. Each driver drives inside of `around`.
 
     Raises:
         NoWorkers: nothing to train on came up in the first minutes.
@@ -82,13 +82,13 @@ def drive(
     with FaultyJournal(path, world, on_disk=on_disk) as faulty_journal:
         faulty_journal.append([first])
         standing = Standing.at(first)
-        died_of = _sit(world, standing, faulty_journal, effort, audience, after_turn, around)
-    while died_of is not None:
+        down_seconds = _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
+    while down_seconds is not None:
         assert effort.incarnations < INCARNATIONS, (
             f"{INCARNATIONS} drivers have died: lower the rate of driver_dies and disk_full"
         )
-        world.clock.advance(round(world.clock.now() + died_of, 6))
-        died_of = _resume(world, path, effort, audience, after_turn, around)
+        world.clock.advance(round(world.clock.now() + down_seconds, 6))
+        down_seconds = _resume(world, path, effort, audience, after_turn, around)
     effort.seconds = time.process_time() - began
     return effort
 
@@ -111,7 +111,7 @@ def _resume(
     if audience is not None:
         audience.before_resume(standing)
     if standing.run.ended is not None:
-        return None  # it died after its last word
+        return None  # the driver died after it had written that the run is over
     on_disk = None if audience is None else audience.on_disk
     with FaultyJournal(path, world, reader.reading, on_disk) as faulty_journal:
         now = world.clock.now()
@@ -131,10 +131,10 @@ def _resume(
             return killed.down_seconds
         except JournalNotWritten:
             return faulty_journal.down_seconds
-        return _sit(world, standing, faulty_journal, effort, audience, after_turn, around)
+        return _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
 
 
-def _sit(
+def _drive_incarnation(
     world: World,
     standing: Standing,
     faulty_journal: FaultyJournal,
@@ -143,7 +143,7 @@ def _sit(
     after_turn: Callable[[Driver], None] | None,
     around: Around,
 ) -> float | None:
-    """None: the run is over; else how long nobody drives it."""
+    """One driver's life. Gives None when the run is over; when the driver died, for how many seconds there is none."""
     executor = SimulatedExecutor(world, standing.run.next_worker, effort.incarnations)
     effort.incarnations += 1
     before = standing.run.lines

@@ -40,7 +40,7 @@ from cluster.simulated import SimulatedConf
 from morphism import cost
 
 MOST_EPOCHS = 20_000_000
-"""A run with more epochs than this would fill a disk, and is refused."""
+"""A run with more epochs than this is refused: its journal would fill a disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +53,20 @@ class Opening:
 
 
 def simulate(opening: Opening, after_turn: Callable[[Driver], None] | None = None) -> Path:
-    """Simulates a run from its beginning to its end and says what that cost; gives the run's folder."""
+    """Simulates a whole run and prints what that cost; gives the run's folder."""
     folder = new_folder(opening.plan.conf, time.time())
     world = world_of(opening)
     effort = drive(world, opening.first, folder / NAME, after_turn=after_turn, around=ending_on_interrupt)
-    print(told(effort, world.clock.now()))  # less than was declared, where somebody ended it
+    print(effort_in_words(effort, world.clock.now()))  # the clock: a user may have ended the run before its time
     return folder
 
 
 def open_run(conf: RunConf) -> Opening:
-    """Works a simulated run out.
+    """Makes the plan and the first line of a simulated run.
 
     Raises:
-        BadConfiguration: an option out of its range, a starting graph too large for the memory, or a run that could
-            not be simulated in a life's time.
+        BadConfiguration: an option out of its range, a starting graph too large for the memory, or a run of more
+            epochs than can be simulated.
     """
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
@@ -107,7 +107,7 @@ def world_of(
     ground_truth: GroundTruth | None = None,
     learning: Learning | None = None,
 ) -> World:
-    """A world before its run; `proposer`: instead of the configured one; `learning`: instead of that by operations."""
+    """The world in which a run begins. `proposer` and `learning` take the place of those that the configuration gives."""
     plan, conf = opening.plan, opening.conf
     data = plan.dataset
     return World(
@@ -125,8 +125,8 @@ def world_of(
     )
 
 
-def told(effort: Effort, simulated_seconds: float) -> str:
-    """What a simulation cost, for a person."""
+def effort_in_words(effort: Effort, simulated_seconds: float) -> str:
+    """What a simulation cost, as text."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     per_event = effort.driver_seconds / max(1, effort.events)
     proposing = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0

@@ -13,7 +13,7 @@ from aiperf.data.dataset_config import ImagenetConf
 from aiperf.rules.limits import ScheduleConf
 from aiperf.simulate.study.rehearse import alone, differences, rehearse, sizes
 from aiperf.simulate.study.scaling_plot import draw
-from aiperf.simulate.study.sweep import HEAD, announced, configured, cost_of_faults, line, lost, told_of
+from aiperf.simulate.study.sweep import HEAD, configured, cost_of_faults, introduction, line, lost, reference_in_words
 from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
@@ -59,12 +59,12 @@ def test_clusters_without_faults_scale_within_a_hundredth_and_are_drawn(conf: Ru
     assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
     assert {len(HEAD)} == {len(line(each)) for each in sweep}
     assert "with 1 worker:" in lost(sweep[0]) and "compile" in lost(sweep[1])
-    assert "one worker alone" in told_of(reference)
+    assert "one worker alone" in reference_in_words(reference)
 
 
 def test_a_sweep_says_before_its_first_figure_that_nothing_of_it_is_measured(conf: RunConf) -> None:
-    assert announced(conf).startswith("simulated clusters: 2 h 47 min of a virtual clock each")
-    assert "searcher random, tuning off, faults: none. No work is done" in announced(conf)
+    assert introduction(conf).startswith("simulated clusters: 2 h 47 min of a virtual clock each")
+    assert "searcher random, tuning off, faults: none. No work is done" in introduction(conf)
 
 
 def test_a_sweep_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,7 +47,7 @@ class Auditor:
 
     def __init__(self, ground_truth: GroundTruth, task: Task, draw: random.Random, replays: float = 0.0) -> None:
         """`draw`: which moments are compared with a replay; `replays`: the share of turns after which that is done."""
-        self._witness = ground_truth
+        self._ground_truth = ground_truth
         self._task = task
         self._draw = draw
         self._replays = replays
@@ -64,8 +64,8 @@ class Auditor:
         """Each event against the laws."""
         for event in events:
             self._shadow.take(event)
-        if self._witness.breaches:
-            trial, what = self._witness.breaches[0]
+        if self._ground_truth.breaches:
+            trial, what = self._ground_truth.breaches[0]
             raise BrokenLaw(ONE_TRIAL, what, trial)
 
     def after_turn(self, driver: Driver) -> None:
@@ -81,8 +81,8 @@ class Auditor:
         if live != mine:
             raise BrokenLaw(REPLAY, f"who trains what: live {live}, by the journal {mine}")
         self._check_orders()
-        if unheard := self._witness.up - self._shadow.seen:
-            raise BrokenLaw(IDLE, f"workers {sorted(unheard)} are up, and were not taken in")
+        if left_out := self._ground_truth.up - self._shadow.seen:
+            raise BrokenLaw(IDLE, f"workers {sorted(left_out)} are up, and were not taken in")
         if run.ended is None:
             self._check_idleness(driver, now)
         if self._draw.random() < self._replays:
@@ -92,7 +92,7 @@ class Auditor:
         """What a resumed run begins with is all that ever stood in the journal."""
         # What the driver that died held in memory, the run's end perhaps, need not stand on disk: it is held to nothing more.
         self._last = None
-        self._witness.up.clear()
+        self._ground_truth.up.clear()
         self._check_orders()
         if standing.run.lines != self._shadow.line:
             raise BrokenLaw(REPLAY, f"{self._shadow.line} lines were written, and {standing.run.lines} were read again")
@@ -105,16 +105,16 @@ class Auditor:
             raise BrokenLaw(ENDS, f"its time of {started.duration_seconds:.0f} s is up, and it has not ended")
         if self._last is not None and self._last.run.ended is not None:
             self._compare(self._last)
-        self._check_books(path)
+        self._check_work_log(path)
         self._check_generations()
 
     def _check_orders(self) -> None:
-        for trial, attempt in self._witness.orders:
+        for trial, attempt in self._ground_truth.orders:
             if trial not in self._shadow.trials or self._shadow.trials[trial].attempt < attempt:
                 raise BrokenLaw(
                     WRITTEN, f"attempt {attempt} of trial {trial} was ordered, and is not in the journal", trial
                 )
-        self._witness.orders.clear()
+        self._ground_truth.orders.clear()
 
     def _check_generations(self) -> None:
         # Were what is told of round 1 on a scale of its own, its trials would be the parents for ever, and no network would be
@@ -173,7 +173,7 @@ class Auditor:
         if work_log(events) != driver.work_log:
             raise BrokenLaw(REPLAY, "the live work log is not that of the journal")
 
-    def _check_books(self, path: Path) -> None:
+    def _check_work_log(self, path: Path) -> None:
         kept = work_log(read(path))
         assert self._shadow.started is not None and self._shadow.ended is not None
         begin, end = (
@@ -181,9 +181,9 @@ class Auditor:
             min(self._shadow.ended.at, self._shadow.started.duration_seconds),
         )
         inside: list[float] = []
-        booked_of: dict[int, float] = {}
+        logged_of: dict[int, float] = {}
         for number, flops in zip(kept.intervals.trial, kept.intervals.flops, strict=True):
-            booked_of[number] = booked_of.get(number, 0.0) + flops  # whole numbers below 2^53: exact in any order
+            logged_of[number] = logged_of.get(number, 0.0) + flops  # whole numbers below 2^53: exact in any order
         for trial in self._shadow.trials.values():
             training, validation = trial.shadow_trial.operations
             total = 0
@@ -202,10 +202,10 @@ class Auditor:
                         inside.append(done * max(0.0, overlap) / length)
                     elif begin < row.end <= end:
                         inside.append(done)
-            booked = booked_of.get(trial.number, 0.0)
-            if not math.isclose(booked, total, rel_tol=1e-12):
+            logged = logged_of.get(trial.number, 0.0)
+            if not math.isclose(logged, total, rel_tol=1e-12):
                 raise BrokenLaw(
-                    ONCE, f"trial {trial.number}: {booked!r} operations in the work log, {total!r} done", trial.number
+                    ONCE, f"trial {trial.number}: {logged!r} operations in the work log, {total!r} done", trial.number
                 )
         found = score(kept).flops_per_second
         expected = math.fsum(inside) / (end - begin) if end > begin else None

@@ -17,7 +17,7 @@ from aiperf.simulate.model.simulated_executor import World
 
 
 class FaultyJournal(Journal):
-    """A journal with an ear: an auditor is shown what stands on disk."""
+    """A journal that shows an auditor what has reached the disk, and that fails where a fault says so."""
 
     def __init__(
         self,
@@ -31,28 +31,28 @@ class FaultyJournal(Journal):
         self._on_disk = on_disk
         self._faults = [fault for fault in world.faults if type(fault).appending is not Fault.appending]
         self.down_seconds = 0.0
-        """After a full disk: how long until there is room."""
+        """How long it takes until there is room again, after the disk was full."""
 
     def append(self, events: Sequence[AnyEvent]) -> None:
-        """As the real one; or it dies of a fault, with DriverKilled or as a full disk would have it."""
+        """As the real journal does. Where a fault strikes: raises DriverKilled, or fails as it does on a full disk."""
         if not events:
             return
-        # The first line is the incarnation's own: a run without it has not begun.
+        # No fault strikes at the first line: without it there is no run that could be resumed.
         for fault in self._faults if self.lines else ():
             death = fault.appending(self._world.clock.now(), events)
             if death is not None:
                 self.down_seconds = death.down_seconds
                 self._die(events, death)
         super().append(events)
-        self._stands(events)
+        self._show_auditor(events)
 
-    def _stands(self, events: Sequence[AnyEvent]) -> None:
+    def _show_auditor(self, events: Sequence[AnyEvent]) -> None:
         if self._on_disk is not None:
             self._on_disk(events)
 
     def _die(self, events: Sequence[AnyEvent], death: Death) -> None:
         if death.is_disk_full:
-            # Real writing on a disk that takes a part: what is done about it is the journal's own affair.
+            # The real journal writes, to a file that takes only a part: so its own handling of a full disk is what runs.
             room = int(death.torn_share * 400) + death.whole_lines * 400
             self._file = _FullDisk(self._file, room)  # type: ignore[assignment]  # as much of a file as a journal uses
             super().append(events)
@@ -60,21 +60,21 @@ class FaultyJournal(Journal):
         written = events[: death.whole_lines]
         if written:
             super().append(written)
-            self._stands(written)
+            self._show_auditor(written)
         torn = msgspec.json.encode(events[min(death.whole_lines, len(events) - 1)])
         self._file.write(torn[: int(death.torn_share * len(torn))])
         raise DriverKilled(death.down_seconds)
 
 
 class _FullDisk:
-    """A file on a disk with room for so many bytes more; whatever is written, its last byte does not fit."""
+    """A file on a disk that has room for so many more bytes. The last byte of whatever is written never fits."""
 
     def __init__(self, file: IO[bytes], room: int) -> None:
         self._file = file
         self._room = room
 
     def write(self, what: memoryview) -> int:
-        """A part, as the system call does; then OSError."""
+        """Writes a part, as the system call does; raises OSError once nothing fits."""
         part = what[: min(self._room, len(what) - 1)]
         if not part:
             raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,4 +1,4 @@
-"""Faults of words under way from a worker to the driver: late, twice, out of order, or never."""
+"""Faults of words on their way from a worker to the driver: they arrive late, twice, out of order, or never."""
 
 from __future__ import annotations
 

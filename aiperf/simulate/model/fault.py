@@ -1,7 +1,7 @@
-"""What every fault is: it looks on at certain moments of a simulation, its hooks, and takes a hand through the executor.
+"""What all faults have in common: hooks, which are methods that the simulation calls at certain moments.
 
-A fault draws from a seed of its own, so that faults compose in any number. Its parameters are its configuration's
-(`cluster/faults.py`), whose defaults hurt a run of some minutes.
+A fault acts through the executor. Each fault has random numbers of its own, so that any number of faults can be combined. Its
+parameters are its configuration's (`cluster/faults.py`), whose defaults hurt a run of some minutes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """The hooks; each does nothing here. All times are the driver's seconds."""
+    """The hooks. None of them does anything here. All times are seconds of the driver's clock."""
 
     draw: random.Random = field(default_factory=random.Random, init=False, repr=False)
 
     def seed(self, seed: int, place: int) -> None:
-        """Equal seeds, equal faults; two faults of one kind differ by their place in the list."""
+        """Seeds its random numbers: by the run's seed, its kind and its place in the list, so that two of one kind differ."""
         self.draw = random.Random(derive(seed, f"fault {type(self).__name__}", place))
 
     def began(self, cluster: SimulatedExecutor) -> None:
-        """An incarnation begins."""
+        """A driver has started, for the first time or after a death."""
 
     def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
         """A worker is about to say that it is up."""
@@ -53,8 +53,8 @@ class Fault:
         return (delay,)
 
     def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
-        """The driver is sending an order; it may die of it."""
+        """The driver is sending an order. Raise DriverKilled to kill it."""
 
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
-        """Events are about to be written."""
+        """The driver is about to write events. Give a Death to kill it while it writes."""
         return None

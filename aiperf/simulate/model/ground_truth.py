@@ -11,20 +11,20 @@ from aiperf.simulate.model.simulated_attempt import Attempt
 
 @dataclass(slots=True)
 class GroundTruth:
-    """Outlives the drivers of a run."""
+    """One for a whole run: it outlives the run's drivers."""
 
     sums: dict[tuple[int, int], dict[int, set[tuple[int, int, int]]]] = field(default_factory=dict)
     """Of each (trial, attempt) and epoch: the sums of training and validation images that it truly
     reached and spoke of, with the batch size of that pass."""
     breaches: list[tuple[int, str]] = field(default_factory=list)
-    """(trial, what was asked of a worker that must not be asked)."""
+    """(trial, in words: an order that no driver may give)."""
     up: set[int] = field(default_factory=set)
     """Workers that this incarnation's driver was told are up."""
     orders: list[tuple[int, int]] = field(default_factory=list)
     """(trial, attempt) of the orders to train since somebody last looked."""
 
     def said(self, words: Sequence[Word]) -> None:
-        """A worker spoke, whether or not it will be heard."""
+        """Records words that a worker sent, whether or not they reach the driver."""
         for word in words:
             sums = word if isinstance(word, Advanced) else word.advanced if isinstance(word, EpochDone) else None
             if sums is not None:
@@ -34,11 +34,11 @@ class GroundTruth:
                 )
 
     def heard(self, words: Sequence[Word]) -> None:
-        """The driver was told."""
+        """Records words that reached the driver."""
         self.up.update(word.worker for word in words if isinstance(word, WorkerUp))
 
     def ordered(self, order: Train, running: Attempt | None) -> None:
-        """A worker was told to train."""
+        """Records an order to train, and whether the worker was training something else."""
         self.orders.append((order.trial, order.attempt))
         if running is not None:
             self.breaches.append(

@@ -1,8 +1,8 @@
-"""Invented learning curves: seeded, saturating, better with what was inherited, towards a floor that the architecture decides.
+"""Invented learning curves. They are seeded; they fall to a floor that the architecture decides, sooner with inherited weights.
 
 The error of an epoch falls as a power of the epochs trained. The floor falls as a power of the architecture's operations (the
 shape of Hestness et al. 2017, arXiv:1712.00409; the constants are ours), unless a run is given another `Learning`: what is
-measured of searchers is measured on stated landscapes (benchmarks/landscapes.py). They say nothing about any data set.
+measured of searchers is measured on stated landscapes (benchmarks/landscapes.py). The curves say nothing about any data set.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Curve:
     noise: tuple[float, ...]
     """Of each epoch, from 1."""
     heat: tuple[float, ...] = ()
-    """By what share the learning rate of each epoch, from 1, raises its error; empty: by nothing."""
+    """Of each epoch, from 1, the share by which its learning rate raises the error; empty: the learning rate has no effect."""
 
     def error(self, epoch: int) -> float:
         """1 − validation accuracy after an epoch (from 1)."""
@@ -72,7 +72,7 @@ class Learning(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ByOperations:
-    """More operations are better, wherever they are; the learning rate shows nowhere."""
+    """Networks with more operations reach lower errors, whatever their shape. The learning rate has no effect."""
 
     start_flops: int
     """Of one image in training, of the starting graph."""

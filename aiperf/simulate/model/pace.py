@@ -1,7 +1,7 @@
 """How fast a simulated worker trains: operations ÷ effective speed, and the exchange of gradients over layers of links.
 
-A step takes a fixed part, the operations of its images at the speed an accelerator reaches, what is waited for images, and that
-part of the gradients' exchange which the backward pass does not hide. Nothing here knows of time of day or of faults.
+The time of a step is a fixed part, plus the operations of its images ÷ the speed that an accelerator reaches, plus waiting for
+images, plus that part of the exchange of gradients which the backward pass does not hide. Faults are not considered here.
 """
 
 from __future__ import annotations

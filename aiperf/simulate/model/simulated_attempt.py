@@ -1,8 +1,8 @@
 """One simulated attempt at a trial: it says what a real trainer says, when it would.
 
-A machine of two parts: `due`, the moment of its next words, and `step`, which gives them and moves on. It keeps to the order as
-the trainer does: intervals end after progress_seconds and at the window's edges, by the worker's own clock, which may be wrong;
-patience is counted on the invented losses.
+`due` is the time of its next words; `step` gives these words and sets `due` anew. An attempt follows its order as the trainer
+does. Its intervals end after progress_seconds and at the edges of the valid window, by the worker's own clock, which may be
+wrong. Patience is applied to the invented losses.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.pace import Pace
 from aiperf.train.batch_sizes import smaller
 
-_CUT = 0.4
-"""Where in an epoch's training an accident that was drawn for it happens."""
+_ACCIDENT_SHARE = 0.4
+"""Share of an epoch's training time after which an accident happens, if a fault has drawn one for that epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Fate:
     """Accidents that a fault has drawn for an attempt."""
 
     is_lost: str | None = None
-    """'before' its module stands, or 'after' its last epoch, with its worker."""
+    """The worker ends 'before' the network is built or 'after' the last epoch; None: it does not."""
     out_of_memory_in: int | None = None
-    """The epoch, counted from the attempt's first, 0."""
+    """In which epoch memory runs out, counted from 0, the attempt's first; None: in none."""
     crashes_in: int | None = None
-    """As above."""
+    """In which epoch the attempt crashes, counted likewise."""
     crash_can_be_retried: bool = True
     has_no_disk: bool = False
-    """No checkpoint of it can be written."""
+    """None of its checkpoints can be written."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,11 +54,11 @@ class Worker:
     slot: int
     host: str
     speed: float
-    """1: the configured one."""
+    """As a multiple of the configured speed."""
     clock_rate: float = 1.0
-    """Seconds of its clock in one of the driver's."""
+    """How many seconds pass on its clock while one passes on the driver's."""
     is_silent: bool = False
-    """It is there, and says nothing more."""
+    """It holds its slot, but sends no words any more."""
     is_generating: bool = True
     """Whether its generator of proposals answers."""
     attempt: Attempt | None = None
@@ -66,7 +66,7 @@ class Worker:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """Lives from its order to its last word, or to its worker's end."""
+    """It exists from the order to train until its last word, or until its worker ends."""
 
     order: Train
     worker: Worker
@@ -87,13 +87,13 @@ class Attempt:
     """When `step` is to be called; infinite when the attempt is over."""
     pace: Pace = field(init=False)
     epoch: int = 0
-    """In progress; 0 before the module stands."""
+    """The epoch in progress; 0 while the network is being built."""
     _epoch_began: float = 0.0
     _epoch_ends: float = 0.0
-    _said: float = 0.0
-    _cut: float = math.inf
-    _before: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
-    """busy, communication, validation, input and checkpoint seconds of the finished epochs."""
+    _last_report: float = 0.0
+    _accident_at: float = math.inf
+    _sums_before: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    """Busy, communication, validation, input and checkpoint seconds of the epochs that are finished."""
 
     def __post_init__(self) -> None:
         self.pace = self.pace_of(self.batch_size)
@@ -106,7 +106,7 @@ class Attempt:
 
     @property
     def left_seconds(self) -> float:
-        """How long it takes from its beginning if nothing intervenes, at most."""
+        """The longest that it can take from its first epoch on, if no fault strikes."""
         epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
         return epochs * self.pace.epoch_seconds
 
@@ -120,27 +120,27 @@ class Attempt:
                     self._prepare(now)
                 return [word]
             return [self.prepared, *self._go_on(self.order.first_epoch, now)]
-        if now >= self._cut:
+        if now >= self._accident_at:
             return self._accident(now)
         if now >= self._epoch_ends:
             return self._end_epoch(now)
-        self._said = now
+        self._last_report = now
         self._set_due()
         return [self._advanced(now)]
 
     def sums(self, now: float) -> Advanced:
-        """What has been done of the epoch in progress, said out of turn."""
+        """What has been done of the epoch in progress, reported because the driver asked for it."""
         return self._advanced(now)
 
     def _prepare(self, now: float) -> None:
-        """A batch that does not fit shows when the network stands, before weights are read and anything is compiled."""
+        """Memory runs out, if it does, once the network is built: before weights are read, and before anything is compiled."""
         prepared = self.prepared
         self.due = now + prepared.build_seconds
         if self.holds(self.batch_size):
             self.due += prepared.weights_seconds + prepared.compile_seconds
 
     def _run_out_of_memory(self) -> OutOfMemory | Crashed:
-        """Goes on with the next smaller batch; where there is none, this is the end."""
+        """The attempt goes on with the next smaller batch. If there is none, it ends."""
         order, before = self.order, self.batch_size
         reduced = smaller(before)
         if reduced is None:
@@ -156,7 +156,7 @@ class Attempt:
         return OutOfMemory(trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced)
 
     def _go_on(self, epoch: int, now: float) -> list[Word]:
-        """The next epoch, or the end: also of a trial that had already come to it when it was taken up."""
+        """Begins the next epoch, or ends the attempt: a trial that is continued may have no epoch left."""
         order = self.order
         reason = None
         if epoch > order.last_epoch:
@@ -171,23 +171,23 @@ class Attempt:
 
     def _begin_epoch(self, epoch: int, now: float) -> None:
         self.epoch = epoch
-        self._epoch_began = self._said = now
+        self._epoch_began = self._last_report = now
         self._epoch_ends = now + self.pace.epoch_seconds
         drawn = epoch - self.order.first_epoch
-        is_cut = drawn in (self.fate.out_of_memory_in, self.fate.crashes_in)
-        self._cut = now + _CUT * self.pace.training_seconds if is_cut else math.inf
+        has_accident = drawn in (self.fate.out_of_memory_in, self.fate.crashes_in)
+        self._accident_at = now + _ACCIDENT_SHARE * self.pace.training_seconds if has_accident else math.inf
         self._set_due()
 
     def _set_due(self) -> None:
         rate = self.worker.clock_rate
         every = self.order.progress_seconds / rate
-        due = self._said + every
+        due = self._last_report + every
         if not ends_interval(every, self._epoch_ends - due, every):
             due = self._epoch_ends
-        due = min(due, self._cut)
+        due = min(due, self._accident_at)
         for edge in self.order.edges:
             at = self.began + edge / rate
-            if self._said < at < due:
+            if self._last_report < at < due:
                 due = at
         self.due = due
 
@@ -205,7 +205,7 @@ class Attempt:
                 )
             ]
         fate.out_of_memory_in = None
-        self._before = _seconds(self._advanced(now))
+        self._sums_before = _seconds(self._advanced(now))
         word = self._run_out_of_memory()
         if not self.is_over:
             self._begin_epoch(self.epoch, now)
@@ -218,7 +218,7 @@ class Attempt:
         if not self.fate.has_no_disk:
             self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
         sums = self._advanced(now)
-        self._before = _seconds(sums)
+        self._sums_before = _seconds(sums)
         done = EpochDone(
             advanced=sums,
             accuracy=1 - curve.error(epoch),
@@ -233,7 +233,7 @@ class Attempt:
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def _advanced(self, now: float) -> Advanced:
-        """The sums at a moment of the epoch: steps that are finished, validation images in proportion."""
+        """The sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
         pace, task, inside, rate = self.pace, self.task, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0
         checkpoint = 0.0
@@ -251,7 +251,7 @@ class Attempt:
             steps, images = pace.steps, task.training_images
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
             validated = task.validation_images * validation / pace.validation_seconds
-        before = self._before
+        before = self._sums_before
         return Advanced(
             trial=self.order.trial,
             attempt=self.order.attempt,

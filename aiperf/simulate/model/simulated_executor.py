@@ -1,7 +1,8 @@
 """The executor of a simulation: workers as light objects, one heap of what falls due, a clock that only it moves.
 
-It keeps the contract of every executor. Proposals are really made, by the run's own searcher from its own history; workers
-train by `aiperf.simulate.model.simulated_attempt`. Faults look on, and take a hand, through the methods of this class.
+It keeps the contract of every executor. The run's own searcher really makes the proposals, from the run's own history.
+Training is invented (`aiperf.simulate.model.simulated_attempt`). Faults act on workers and words through the methods of this
+class.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _WORD, _STEP, _CALL = range(3)
 
 @dataclass(slots=True)
 class World:
-    """What a killed driver does not take along: time, files, faults, and what was truly done."""
+    """What outlives a driver that is killed: time, files, faults, and the record of what was truly done."""
 
     conf: SimulatedConf
     task: Task
@@ -66,26 +67,26 @@ class World:
     figures: dict[int, Figures] = field(default_factory=dict)
     """Of every proposal that was made."""
     floors: dict[int, float] = field(default_factory=dict)
-    """The errors that the trainings of every proposal tend to."""
+    """Of every proposal the validation error that its training tends to."""
     ground_truth: GroundTruth | None = None
-    """Keeps what was truly done, where somebody wants to check."""
+    """Records what was truly done, for an auditor to compare with the journal; None: nobody compares."""
     inherited: dict[int, float] = field(default_factory=dict)
-    """The experience that each trial began with: a later attempt begins with no other, though the parent's weights be gone."""
+    """The experience that each trial began with. Its later attempts begin with the same, even without the parent's weights."""
 
     def speed_of(self, host: int) -> float:
-        """How fast a host is: 1 is the configured speed; the same in every incarnation."""
+        """The speed of a host as a multiple of the configured one. It is the same in every incarnation of the driver."""
         draw = random.Random(derive(self.seed, "host", host))
         return max(0.2, 1 + self.conf.speed_spread * draw.gauss(0.0, 1.0))
 
 
 class SimulatedExecutor:
-    """One incarnation's. Times of its heap are the driver's clock."""
+    """The executor of one incarnation of the driver. All times in its heap are times of the driver's clock."""
 
     def __init__(self, world: World, first_worker: int, incarnation: int = 0) -> None:
         """`first_worker`: the lowest number no worker of this run has had."""
         self.world = world
         self.now = world.clock.now()
-        """As far as events have been played; the clock follows when the driver hears."""
+        """The time of the last thing that was simulated. The clock is moved to it when the driver takes the words."""
         self.workers: dict[int, Worker] = {}
         self.proposals = 0
         self.proposing_seconds = 0.0
@@ -95,7 +96,7 @@ class SimulatedExecutor:
         self._incarnation = incarnation
         self._next_worker = first_worker
         self._slots: set[int] = set()
-        """Those with a worker."""
+        """The slots that hold a worker."""
         self._heap: list[tuple[float, int, int, object]] = []
         self._sequence = 0
         self._history = History(world.space)
@@ -107,7 +108,7 @@ class SimulatedExecutor:
     # --- the contract of an executor
 
     def start(self) -> None:
-        """Workers come up, a little apart."""
+        """Workers come up, not all at the same moment."""
         draw = random.Random(derive(self.world.seed, "joining", self._incarnation))
         for slot in range(self.world.conf.workers):
             self.bring_up(slot, self.world.conf.join_seconds * (0.5 + draw.random()))
@@ -121,7 +122,7 @@ class SimulatedExecutor:
         self.busy_seconds += time.process_time() - began
 
     def send(self, order: Order) -> None:
-        """Orders arrive at once; what comes of them is heard later."""
+        """An order reaches its worker at once. The worker's answers are words that fall due later."""
         began = time.process_time()
         for fault in self._on_order:
             fault.ordered(self, order)
@@ -142,7 +143,7 @@ class SimulatedExecutor:
         self.busy_seconds += time.process_time() - began
 
     def words(self, timeout: float) -> list[Word]:
-        """Plays what falls due until the first words, and what follows within a turn; moves the clock to the last of them."""
+        """Simulates up to the first words that fall due, then `turn_seconds` more; moves the clock to the last of them."""
         began = time.process_time()
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout
@@ -154,7 +155,7 @@ class SimulatedExecutor:
                 self.now = due
             if kind == _STEP:
                 attempt = cast(Attempt, what)
-                # One that ended with its worker, or was cut short, has left its next step behind.
+                # An attempt that has ended, or whose next step was moved, may have left an outdated step in the heap.
                 if attempt.due == due and attempt.worker.attempt is attempt:
                     said += self._step(attempt)
             elif kind == _WORD:
@@ -171,20 +172,20 @@ class SimulatedExecutor:
         return said
 
     def close(self) -> None:
-        """The workers go with it; words under way are lost."""
+        """The workers end with it, and words that are under way are lost."""
         for worker in self.workers.values():
             worker.attempt = None
         self.workers.clear()
         self._heap.clear()
 
-    # --- what faults may do
+    # --- what faults may call
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Has something happen later."""
+        """Calls a function after so many seconds of the driver's clock."""
         self._push(self.now + seconds, _CALL, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:
-        """A worker comes up in a slot after a while, if none is there by then; faults may hold it back."""
+        """Starts a worker in a slot after so many seconds, unless the slot holds one by then. Faults may delay it."""
 
         def up() -> None:
             if slot in self._slots:
@@ -201,7 +202,7 @@ class SimulatedExecutor:
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
     ) -> None:
-        """A worker ends, with what it trains; another comes up in its place. Unnoticed: nobody says that it is gone."""
+        """Ends a worker and what it trains, and starts another in its slot. Without `is_noticed` the driver is not told."""
         worker = self.workers.pop(number, None)
         if worker is None:
             return
@@ -212,14 +213,14 @@ class SimulatedExecutor:
         self.bring_up(worker.slot, self.world.conf.return_seconds if returns_after is None else returns_after)
 
     def vanish(self, number: int) -> None:
-        """A worker falls silent, and nobody notices: it stays where it is until the driver writes it off."""
+        """Makes a worker silent. It keeps its slot until the driver gives it up for its silence."""
         worker = self.workers.get(number)
         if worker is not None:
             worker.attempt = None
             worker.is_silent = True
 
     def say(self, word: Word, delay: float = 0.0) -> None:
-        """Sends a word on its way, past the faults that hold words up, double or lose them."""
+        """Sends a word to the driver. Faults may delay it, double it or lose it on the way."""
         for each in self._delays(word, delay):
             self._push(self.now + each, _WORD, word)
 
@@ -274,12 +275,12 @@ class SimulatedExecutor:
         if worker is None or worker.is_silent:
             return
         self.proposals += 1
-        # Made at once, since the history is now what the order is to see; said when a processor would have made it.
+        # It is made now, from the history that the order is to see, and sent when a real processor would have finished it.
         began = time.process_time()
         answer = make(self.world.proposer, self._history, order)
         self.proposing_seconds += time.process_time() - began
         if isinstance(answer, Proposed):
-            # Now, while its graph is remembered: when the trial begins, hours later, it would have to be built again.
+            # Counted now, while the graph is in memory: hours later, when the trial begins, it would have to be built again.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
             self.world.figures[order.number] = Figures.of(cost(graph))
             self.world.floors[order.number] = self.world.learning.floor(graph)
@@ -289,7 +290,7 @@ class SimulatedExecutor:
                 return
             answer = changed
         if isinstance(answer, Proposed):
-            # What it really took would make equal seeds write different journals.
+            # The measured time would make runs of equal seeds write different journals.
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
         self.say(answer, self.world.conf.proposal_seconds)
 
@@ -328,7 +329,7 @@ class SimulatedExecutor:
         figures = world.figures[order.trial]
         if order.first_epoch == 1:
             inherited = 0.0 if order.parent is None else world.checkpoints.newest(order.parent)
-            assert inherited is not None, "missing weights were looked for before"
+            assert inherited is not None, "_missing has found the parent's weights"
             world.inherited[order.trial] = inherited
         draw = random.Random(derive(order.seed, "preparing", order.attempt))
         weights = 4 * figures.parameters / conf.weights_bytes_per_second
@@ -372,7 +373,7 @@ class SimulatedExecutor:
         return pace(self.world.conf, figures, batch_size, speed, task.training_images, task.validation_images)
 
     def _step(self, attempt: Attempt) -> list[Word]:
-        """What an attempt says now, where nothing delays it; schedules what it says next."""
+        """The words of an attempt that are heard now. Delayed words, and the attempt's next step, are put into the heap."""
         worker = attempt.worker
         words = attempt.step()
         if self.world.ground_truth is not None:

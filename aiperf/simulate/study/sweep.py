@@ -38,9 +38,9 @@ def main(words: list[str]) -> int:
     assert isinstance(conf.cluster, SimulatedConf)
     folder = Path(conf.runs) / (conf.name or "rehearsal")
     folder.mkdir(parents=True, exist_ok=True)
-    print(announced(conf), flush=True)
+    print(introduction(conf), flush=True)
     reference = alone(conf)
-    print(told_of(reference))
+    print(reference_in_words(reference))
     print(HEAD)
     sweep: list[Rehearsed] = []
     for workers in sizes(conf.cluster.workers):
@@ -65,7 +65,7 @@ def configured(words: Sequence[str]) -> RunConf:
     return configure([*defaults, *words])
 
 
-def announced(conf: RunConf) -> str:
+def introduction(conf: RunConf) -> str:
     """What is about to be simulated, for a person: no figure below was measured on a machine, but for the driver's costs."""
     assert isinstance(conf.cluster, SimulatedConf)
     schedule = conf.schedule
@@ -76,7 +76,7 @@ def announced(conf: RunConf) -> str:
     )
 
 
-def told_of(reference: Alone) -> str:
+def reference_in_words(reference: Alone) -> str:
     """What perfect is, for a person."""
     return (
         f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "

@@ -15,7 +15,7 @@ HELP = ("-h", "--help")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carries the command line out; gives the exit status. Errors that a user can mend are printed without a traceback."""
+    """Carries the command line out; gives the exit status. Errors that a user can fix are printed without a traceback."""
     try:
         return _carried_out(list(sys.argv[1:] if words is None else words))
     except AiperfError as error:

@@ -1,4 +1,4 @@
-"""What a user can mend: every error of the benchmark's own, each saying the law, the offence and the remedy."""
+"""The benchmark's own errors, all of which a user can fix. Each says the law, the offence and the remedy."""
 
 from __future__ import annotations
 

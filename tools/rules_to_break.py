@@ -30,7 +30,7 @@ FRESH = "tests/rules/test_fresh_observations.py::"
 SCORE = "tests/accounting/test_score.py::"
 SPENT = "tests/accounting/test_time_breakdown.py::"
 TRAIN = "tests/train/test_training_law.py::"
-RANKED = ("tests/ranking/test_ranking.py::test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it",)
+RANKED = ("tests/ranking/test_ranking.py::test_each_rule_is_broken_alone_and_says_what_was_found_and_what_fixes_it",)
 EVEN = (
     "tests/accounting/test_reference_score.py::test_both_agree_on_the_interval_of_batches_of_workers_and_of_too_few_of_either",
 )

@@ -24,7 +24,7 @@ class CorruptImages:
             shown = "".join(f"\n  {found}: {why}" for found, why in list(self._found.items())[:10])
             raise DamagedData(
                 f"at most {self.limit} corrupt images are skipped (dataset.corrupt_limit); found {count}:{shown}\n"
-                "mend or remove them; `python -m aiperf prepare` lists them all"
+                "repair or remove them; `python -m aiperf prepare` lists them all"
             )
 
     def __len__(self) -> int:

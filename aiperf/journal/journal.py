@@ -342,7 +342,7 @@ def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
         )
     return JournalNotLocked(
         f"a lock on the journal keeps a second driver out; '{path}' could not be locked ({error.strerror}). "
-        "Mend that, or take a folder on another file system: runs=FOLDER"
+        "Fix that, or take a folder on another file system: runs=FOLDER"
     )
 
 

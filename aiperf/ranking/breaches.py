@@ -33,7 +33,7 @@ IMAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """One rule, what was found, and what would mend it."""
+    """One rule, what was found, and what would fix it."""
 
     rule: str
     found: str
@@ -81,7 +81,7 @@ class Candidate:
 SIMULATED = Breach(
     "a real machine", "a simulated run: virtual clock, invented learning curves", "run it on the machine"
 )
-"""What no simulated run can mend."""
+"""The breach that every simulated run has."""
 
 
 def _dataset(run: Candidate) -> Breach | None:

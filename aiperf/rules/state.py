@@ -74,7 +74,7 @@ class Run:
     ceiling: int | None = None
     best_accuracy: float | None = None
     corrupt: set[str] = field(default_factory=set)
-    """Names of the images that were skipped since the run began or was resumed: files may be mended in between."""
+    """Names of the images that were skipped since the run began or was resumed: files may be repaired in between."""
     stories: Stories = field(default_factory=Stories)
     """How each trial came to its state."""
 

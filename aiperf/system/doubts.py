@@ -111,10 +111,10 @@ def _ecc(accelerators: Sequence[DeviceTelemetry]) -> list[Doubt]:
         worst = max(failed, key=lambda one: one.ecc_uncorrected or 0)
         text = f"{_of(failed, accelerators)} had uncorrected memory errors: results may be wrong; worst {_name(worst)}"
         found.append(Doubt(f"{text}, {worst.ecc_uncorrected} in the window", "grave"))
-    mended = [one for one in accelerators if one.ecc_corrected]
-    if mended:
-        worst = max(mended, key=lambda one: one.ecc_corrected or 0)
-        text = f"{_of(mended, accelerators)} had memory errors that were corrected; worst {_name(worst)}"
+    corrected = [one for one in accelerators if one.ecc_corrected]
+    if corrected:
+        worst = max(corrected, key=lambda one: one.ecc_corrected or 0)
+        text = f"{_of(corrected, accelerators)} had memory errors that were corrected; worst {_name(worst)}"
         found.append(Doubt(f"{text}, {worst.ecc_corrected} in the window", "note"))
     return found
 

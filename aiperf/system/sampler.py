@@ -53,7 +53,7 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     throttle: tuple[str, ...] | None = None
     """Why the clock is held below its best, by the vendor's names; empty = it is not held, None = not measured."""
     ecc_corrected: int | None = None
-    """Counter of memory errors that were mended."""
+    """Counter of memory errors that were corrected."""
     ecc_uncorrected: int | None = None
     """Counter of memory errors that were not: a result computed since may be wrong."""
     gone: str | None = None

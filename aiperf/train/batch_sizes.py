@@ -47,7 +47,7 @@ def largest(fits: Callable[[int], bool]) -> int:
 
 
 def nothing_fits(graph: Graph, bytes_per_element: int, allowed: int) -> str:
-    """Why a starting graph cannot be trained in so many bytes, and what would mend it."""
+    """Why a starting graph cannot be trained in so many bytes, and what the user can do about it."""
     needed = cost(graph).training_memory(LEAST, bytes_per_element)
     return (
         f"a starting graph must fit into an accelerator's memory at batch {LEAST}; this one needs {needed} bytes or more by "

@@ -143,7 +143,7 @@ def walk(context: RankContext) -> dict[str, Any]:
 def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network, epoch: int, batch: int) -> Execution:
     """Finds out whether the batch fits, and how its steps are best launched.
 
-    Before weights are given, so that running statistics need not be mended. On a CPU that does not compile, nothing runs.
+    Before weights are given, so that running statistics need not be restored. On a CPU that does not compile, nothing runs.
     """
     images = blank(graph, batch, context.device, context.precision, channels_last=context.conf.channels_last)
 

@@ -117,7 +117,7 @@ CHANGES: list[dict[str, Any]] = [
     CHANGES,
     ids=lambda change: str(change)[:60],
 )
-def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_mends_it(change: dict[str, Any]) -> None:
+def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_fixes_it(change: dict[str, Any]) -> None:
     found = breaches(replace(RANKED, **change))
 
     assert len(found) == 1

@@ -72,7 +72,7 @@ def test_the_run_ends_with_one_corrupt_image_more_than_its_limit(limit: int | No
     assert (decide(run, 2.0) == [End("corrupt images")]) is ends
 
 
-def test_a_run_whose_images_were_mended_can_be_taken_up_again() -> None:
+def test_a_run_whose_images_were_repaired_can_be_taken_up_again() -> None:
     run = run_of(0)
     heard(run, Skipped(worker=0, files=files(1)), 1.0)
 

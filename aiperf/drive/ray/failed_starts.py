@@ -1,8 +1,8 @@
 """Which places get another try after what became of the tries before, and when there is no hope left. Knows no Ray.
 
-Before the first worker is up, what a user can mend ends the run as soon as every place has failed: nothing has been done yet,
-and it is soonest mended. Afterwards nothing that happens at one place ends the work at the others: the place is tried again,
-after pauses that double.
+Before the first worker is up, an error that the user can fix ends the run as soon as every place has failed: no work is lost
+by it, and the user learns of it at once. Once a worker is up, what happens at one place never ends the work at the others. The
+place is tried again, after pauses that double.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Failure:
     at: float
     reason: str
     error: AiperfError | None
-    """What the user can mend; None: it may be nobody's fault."""
+    """The error that the user can fix; None: no such error is known."""
     is_final: bool = False
     """The place is never tried again."""
 

@@ -86,7 +86,7 @@ def remove(worker: RayWorker) -> None:
 
 
 def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
-    """Why a worker whose life is over ended; and the error, if the user can mend it."""
+    """Why a worker ended; and the error, if it is one that the user can fix."""
     where = f"on {worker.slot.address}"
     try:
         ray.get(worker.life)

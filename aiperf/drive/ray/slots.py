@@ -71,7 +71,7 @@ def _with_accelerators(nodes: Sequence[Mapping[str, Any]], alive: frozenset[str]
         if not count:
             too_small[node["NodeManagerAddress"]] = (
                 f"a worker has {each} accelerators, all on one node; this one shows {there}: "
-                "lower accelerators_per_worker, or mend the node"
+                "lower accelerators_per_worker, or fix the node"
             )
         for index in range(count):
             found.append(Slot(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count)))

@@ -54,8 +54,8 @@ class WorkerEnded(AiperfError):
     """No rank can be started any more."""
 
 
-class _Mendable(Exception):
-    """The ranks cannot go on until the user has mended something."""
+class _Fixable(Exception):
+    """The ranks cannot go on until the user has fixed something."""
 
 
 class RankGroup:
@@ -110,7 +110,7 @@ class RankGroup:
     def start(self) -> Ready:
         """Starts the ranks and waits until they can take orders.
 
-        Raises AiperfError for what the user can mend (configuration, data set), WorkerEnded when no rank can be started.
+        Raises AiperfError for what the user can fix (configuration, data set), WorkerEnded when no rank can be started.
         """
         self._supervisor.start()
         return self._first.result()
@@ -186,17 +186,17 @@ class RankGroup:
                 ranks.kill()
                 self._say_end(failure)  # before waiting for the dead: the driver may give the trial to another worker
                 self._bury(ranks)
-                if failure.is_mendable:  # another start would end the same way
-                    raise _Mendable(failure.reason)
+                if failure.is_fixable:  # another start would end the same way
+                    raise _Fixable(failure.reason)
                 ranks = self._bring_up()
-        except _Mendable as error:
+        except _Fixable as error:
             self._ended = WorkerEnded(str(error))
             self._words.put(self._ended)
         except NotStarted as error:
             reason = f"no rank can be started on {self._host}: {error}"
             self._ended = WorkerEnded(reason)
             if not self._first.done():
-                self._first.set_exception(AiperfError(str(error)) if error.failure.is_mendable else self._ended)
+                self._first.set_exception(AiperfError(str(error)) if error.failure.is_fixable else self._ended)
             if self._waiting is not None:
                 self._doing = self._waiting
                 self._say_end(Failed(reason))
@@ -232,7 +232,7 @@ class RankGroup:
                 try:
                     return self._start_ranks()
                 except NotStarted as error:
-                    is_final = error.failure.is_mendable or error.failure.is_final or self._closing
+                    is_final = error.failure.is_fixable or error.failure.is_final or self._closing
                     can_do_without = error.failure.is_device and len(self._devices) > 1
                     if is_final or (attempt == _STARTS and not can_do_without):
                         raise

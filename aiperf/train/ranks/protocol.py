@@ -75,12 +75,12 @@ class Failed:
     """To be said before the attempt's end."""
     is_peer: bool = False
     """It ends because another rank is gone."""
-    is_mendable: bool = False
-    """The user can mend it: starting again would fail again."""
+    is_fixable: bool = False
+    """The user has to fix something first: starting again would fail again."""
     is_device: bool = False
     """Its accelerator is at fault."""
     is_final: bool = False
-    """Starting again would not help, and nothing that the user can mend from here."""
+    """Starting again would not help, and there is nothing that the user could fix during the run."""
     retry: bool = True
     """Whether another attempt may end differently."""
     cause: Cause = "machine"

@@ -206,7 +206,7 @@ def _failure(error: BaseException) -> Failed:
         case IllegalMorph() | DamagedMorph():
             return Failed(str(error), retry=False, cause="network")
         case AiperfError():
-            return Failed(str(error), is_mendable=True)
+            return Failed(str(error), is_fixable=True)
         case _ if is_of_exchange(error):
             return Failed(f"the exchange with the others broke: {error}", is_peer=True)
         case _:

@@ -21,12 +21,12 @@ def test_the_pauses_are_those_that_the_law_says() -> None:
     assert doctest.testmod(failed_starts).failed == 0
 
 
-def test_what_a_user_can_mend_ends_the_run_once_every_place_has_failed_of_it() -> None:
+def test_what_a_user_can_fix_ends_the_run_once_every_place_has_failed_of_it() -> None:
     tried = Starts(LAW, 0.0)
     tried.failed(A, 1.0, "on a: no data set", MISSING)
 
     assert tried.hopeless([A, B], has_workers=True, now=1.0) is None, "the other is still starting"
-    assert not tried.may(A, 100.0), "nothing has been mended yet"
+    assert not tried.may(A, 100.0), "nothing has been fixed yet"
     tried.failed(B, 2.0, "on a: no data set", MISSING)
     assert tried.hopeless([A, B], has_workers=False, now=2.0) is MISSING
 

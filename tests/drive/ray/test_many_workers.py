@@ -265,7 +265,7 @@ def test_a_host_that_joins_late_brings_a_worker(cluster: SmallCluster, bench: Op
 
 
 @pytest.mark.slow
-def test_what_a_user_can_mend_ends_a_run_whose_every_place_fails_of_it_before_the_first_worker_is_up(
+def test_what_a_user_can_fix_ends_a_run_whose_every_place_fails_of_it_before_the_first_worker_is_up(
     cluster: SmallCluster, bench: Open, tmp_path: Path
 ) -> None:
     for _ in range(2):

@@ -27,6 +27,14 @@ SMALL = (
     "schedule.epochs=[2,3,4]",
     "schedule.warmup_seconds=4",
 )
+
+
+def small(*words: str) -> tuple[str, ...]:
+    """SMALL with these words, which stand for those of the same option: each may be given once."""
+    options = {word.partition("=")[0] for word in words}
+    return (*(word for word in SMALL if word.partition("=")[0] not in options), *words)
+
+
 PATIENCE_SECONDS = 900.0
 """Far more than anything takes that a test waits for: a slow machine is no failure."""
 

@@ -34,7 +34,7 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import read
 from tests.drive.census import Census
 from tests.drive.processes import command_line, descendants
-from tests.drive.runs import SMALL, RealRun
+from tests.drive.runs import RealRun, small
 
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 OF = {
@@ -94,12 +94,13 @@ def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
     draw = random.Random(f"{seed} {number}")
     run = RealRun(
         tmp_path,
-        *SMALL,
-        "schedule.duration_seconds=1200",
-        "schedule.epochs=[3,4,5]",
-        # of a rank's new group nothing is heard for as long as it starts
-        f"limits.silence_seconds={600 if target == 'rank' else 20}",
-        "trainer.hang_seconds=6",
+        *small(
+            "schedule.duration_seconds=7200",
+            "schedule.epochs=[3,4,5]",
+            # of a rank's new group nothing is heard for as long as it starts
+            f"limits.silence_seconds={600 if target == 'rank' else 20}",
+            "trainer.hang_seconds=6",
+        ),
         environment=places_of(scratch),
     )
     try:
@@ -108,7 +109,7 @@ def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
             if target == "driver" and how == KILL:
                 status = run.process.wait()
             elif target in ENDS_THE_RUN:
-                status = run.wait(timeout=180)
+                status = run.wait()
             else:
                 _go_on(struck)
                 status = run.interrupt()
@@ -117,11 +118,11 @@ def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
             lines = len(run.events())
             again = RealRun(tmp_path, f"resume={run.folder}", environment=places_of(scratch))
             with Census(again.process.pid) as second:
-                again.until(lambda events: _has_gone_on(events, lines), timeout=240.0)
+                again.until(lambda events: _has_gone_on(events, lines))
                 assert again.interrupt() == 0, again.output.read_text()
             _check_sound(run.folder)
-            assert second.left_over(20) == []
-        assert census.left_over(40) == [], f"seed {seed}"
+            assert second.left_over(300) == []
+        assert census.left_over(300) == [], f"seed {seed}"
         assert list(scratch.rglob("*")) == [], f"seed {seed}"
     finally:
         run.end()
@@ -152,7 +153,7 @@ def _go_on(strike: Strike) -> None:
             return strike.before
         return next((n for n, event in enumerate(events) if n >= strike.before and isinstance(event, kind)), 1 << 30)
 
-    strike.run.until(lambda events: _has_gone_on(events, seen(events)), timeout=240.0)
+    strike.run.until(lambda events: _has_gone_on(events, seen(events)))
 
 
 def _strike(strike: Strike, draw: random.Random) -> Strike:

@@ -35,7 +35,7 @@ from aiperf.journal.events import (
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
 from tests.drive.processes import command_line, descendants, worker_host
-from tests.drive.runs import SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of
+from tests.drive.runs import SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of, small
 
 TRIALS = 7
 """With so many finished the run ends: tuning begins with the fourth, and how long it takes is the machine's matter."""
@@ -117,7 +117,7 @@ def travelled(begin: Begin, chooser: random.Random) -> Journey:
 
     finished = sum(isinstance(event, TrialFinished) for event in killed)
     again = begin(f"resume={run.folder}")
-    again.until(some(TrialFinished, finished + 1))
+    again.until(some(TrialFinished, max(finished + 1, 3)))  # few trials may err too much for a valid score
     assert again.interrupt() == 0, again.output.read_text()
     interrupted, report = again.events(), again.folder / "report.html"
     reported = report.stat().st_size > 0
@@ -177,7 +177,7 @@ def test_ctrl_c_once_ends_the_run_with_a_valid_report_and_it_can_be_resumed(jour
 
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(begin: Begin) -> None:
-    run = begin(*SMALL, "schedule.duration_seconds=50", "schedule.epochs=[40]", "schedule.patience=40")
+    run = begin(*small("schedule.duration_seconds=7200", "schedule.epochs=[20]", "limits.trials=1"))
     run.until(some(EpochFinished, 3))
     host = worker_host(run.process.pid)
     os.kill(host, signal.SIGKILL)
@@ -197,7 +197,7 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(b
 
 @pytest.mark.slow
 def test_a_killed_rank_costs_an_attempt_and_not_the_worker(begin: Begin) -> None:
-    run = begin(*SMALL, "schedule.duration_seconds=45", "schedule.epochs=[40]", "schedule.patience=40")
+    run = begin(*small("schedule.duration_seconds=7200", "schedule.epochs=[20]", "limits.trials=1"))
     run.until(some(EpochFinished, 3))
     rank = next(child for child in descendants(run.process.pid) if b"aiperf.train" in command_line(child))
     # not at Ray's niceness of 15: training gives way to nothing

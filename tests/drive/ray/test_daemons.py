@@ -129,15 +129,16 @@ def test_a_run_whose_ray_is_lost_ends_with_a_report_and_the_way_to_go_on(
 @pytest.mark.slow
 @pytest.mark.parametrize("strike", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_run_goes_on_through_the_loss_of_its_mailbox(begin: Begin, strike: signal.Signals) -> None:
-    run = begin(*SMALL, "schedule.duration_seconds=60")
+    run = begin(*SMALL, "schedule.duration_seconds=7200")
     for count in (2, 5):
         run.until(epochs(count))
         os.kill(one_of(run, b"ray::Mailbox"), strike)
+    run.until(epochs(8))
 
-    assert run.wait() == 0, run.output.read_text()
+    assert run.interrupt() == 0, run.output.read_text()
 
     events = run.events()
-    assert isinstance(events[-1], RunEnded) and events[-1].reason == "duration"
+    assert isinstance(events[-1], RunEnded) and events[-1].reason == "interrupted"
     assert sum(isinstance(event, WorkerJoined) for event in events) == 1
     assert not any(isinstance(event, WorkerLost) for event in events)
 
@@ -163,4 +164,4 @@ def test_a_ray_that_does_not_come_up_is_an_error_with_its_remedy_and_leaves_noth
     assert run.returncode == 2
     assert said.startswith("aiperf: a run needs Ray on this machine, and it did not come up: "), said
     assert not list(tmp_path.iterdir())
-    assert not census.left_over(10.0)
+    assert not census.left_over(300.0)

@@ -1,6 +1,6 @@
-"""The loop between journal and machines: hears words, writes them down as events, decides, writes that down, sends orders.
+"""The loop between journal and machines. It reads words, appends events, decides, appends what was decided, and sends orders.
 
-Nothing is sent that does not stand on disk. One flush a turn, however many events it brought.
+An order is sent only after the events that lead to it are on disk. Each turn flushes once, however many events it appends.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from aiperf.rules.state import Run
 from searchers.history import History, Observation
 
 TURN_SECONDS = 0.5
-"""The longest wait for words: how stale a live table, or an answer to Ctrl-C, can be."""
+"""The longest wait for words, and so the longest delay of the live table and of the answer to Ctrl-C."""
 LINGER_SECONDS = 2.0
-"""After the end, words that close intervals at the window's edge are waited for so long."""
+"""After the end, how long the driver waits for words that close intervals at the edge of the window."""
 
 
 @dataclass(slots=True)
@@ -63,14 +63,14 @@ class Driver:
     executor: Executor
     clock: Clock
     after_turn: Callable[[Driver], None] = lambda driver: None
-    """Called after every turn: the live table hangs here."""
+    """Called after every turn; it shows the live table."""
     first_worker_seconds: float = 300.0
     """How long the first worker of a session may take to come up."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _events: list[AnyEvent] = field(default_factory=list)
     _outbox: list[Order | list[Observation]] = field(default_factory=list)
-    """For the executor, in the order of the events: a proposal sees no news of a line after its request."""
+    """For the executor, in the order of the events, so that no proposal sees an observation of a line after its request."""
 
     def drive(self) -> None:
         """Drives the run until it has ended.
@@ -97,7 +97,7 @@ class Driver:
 
     def _turn(self, words: list[Word]) -> None:
         for word in words:
-            for event in self._hear(word):
+            for event in self._interpret(word):
                 self._take(event)
         if self.interrupted and self.run.ended is None:
             self._end("interrupted")
@@ -106,7 +106,7 @@ class Driver:
                 self._carry_out(command)
         self._commit()
 
-    def _hear(self, word: Word) -> list[AnyEvent]:
+    def _interpret(self, word: Word) -> list[AnyEvent]:
         now = self.clock.now()
         match word:
             case Proposed():
@@ -121,12 +121,12 @@ class Driver:
                 return interpret(self.run, word, now)
 
     def _take(self, event: AnyEvent) -> None:
-        told = observations(self.run, event)
+        observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
-        if told:
-            self.history.tell(told)
-            self._outbox.append(told)
+        if observed:
+            self.history.tell(observed)
+            self._outbox.append(observed)
         self._events.append(event)
 
     def _commit(self) -> None:
@@ -196,9 +196,9 @@ class Driver:
                 self._end(command.reason)
 
     def _end(self, reason: str) -> None:
-        """Takes in what the workers still say of the time before the end, then writes the end.
+        """Takes in what workers still report of the time before the end, then writes the end.
 
-        At the end of the declared time they speak by themselves; before it they are asked to.
+        At the end of the declared time they report by themselves. Before it they are asked to.
         """
         self._commit()
         last, run = self.run.duration, self.run
@@ -211,11 +211,11 @@ class Driver:
         until = self.clock.now() + LINGER_SECONDS
         while (left := until - self.clock.now()) > 0:
             at_work = [run.trials[trial] for trial in run.running]
-            # One that is still being prepared has nothing to say.
+            # A trial that is still being prepared has nothing to report.
             if all(trial.interval_end >= last for trial in at_work if trial.is_prepared or trial.has_worked):
                 break
             for word in self.executor.words(min(left, 0.1)):
-                for event in self._hear(word):
+                for event in self._interpret(word):
                     self._take(event)
         self._take(RunEnded(at=self.clock.now(), reason=reason))
 

@@ -1,4 +1,4 @@
-"""What a driver needs of the machines: to send orders, to hear words, and nothing else."""
+"""What a driver needs of the machines: to send orders to them and to read their words. Nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Executor(Protocol):
         ...
 
     def send(self, order: Order) -> None:
-        """Has an order carried out; returns at once. One for a worker that is gone is dropped: its loss is told."""
+        """Has an order carried out; returns at once. One for a worker that is gone is dropped; a word tells of the loss."""
         ...
 
     def words(self, timeout: float) -> list[Word]:
@@ -32,5 +32,5 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends all work and releases everything. Words not yet heard are lost."""
+        """Ends all work and releases everything. Words that were not read yet are lost."""
         ...

@@ -20,9 +20,9 @@ def live_view(driver: Driver) -> LiveView:
     """The run as it stands."""
     run, now = driver.run, driver.clock.now()
     so_far = score(driver.work_log, now)
-    # Work is known up to the last word: a word is on its way for as long as the workers pause between two.
-    heard = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)
-    recent = Window(max(0.0, heard - NOW_SECONDS), heard)
+    # Work is known up to the last report alone: a window that ended now would hold time without its work.
+    last_report = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)
+    recent = Window(max(0.0, last_report - NOW_SECONDS), last_report)
     training = sum(run.trials[trial].training_images > 0 or run.trials[trial].epoch > 0 for trial in run.running)
     return LiveView(
         run=run.started.run,

@@ -32,12 +32,12 @@ from searchers.history import History, Observation
 
 @dataclass(slots=True)
 class Standing:
-    """All folds of a journal that a driver needs, and the news its executor must be told first."""
+    """All folds of a journal that a driver needs, and the observations that its executor must be given first."""
 
     run: Run
     work_log: WorkLog
     history: History
-    told: list[Observation] = field(default_factory=list)
+    observed: list[Observation] = field(default_factory=list)
 
     @classmethod
     def at(cls, first: RunStarted) -> Standing:
@@ -48,11 +48,11 @@ class Standing:
 
     def take(self, event: AnyEvent) -> None:
         """One more line."""
-        told = observations(self.run, event)
+        observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
-        self.history.tell(told)
-        self.told += told
+        self.history.tell(observed)
+        self.observed += observed
 
 
 ExecutorOf = Callable[[RunConf, Path, Standing], Executor]
@@ -185,7 +185,7 @@ def _drive(
         with ExitStack() as stack:
             executor = executor_of(conf, folder, standing)
             stack.callback(executor.close)
-            executor.tell(standing.told)
+            executor.tell(standing.observed)
             executor.start()
             driver = Driver(standing.run, standing.work_log, standing.history, journal, executor, clock, after_turn)
             with ending_on_interrupt(driver):

@@ -157,8 +157,8 @@ def _drive_incarnation(
         _both(audience, after_turn),
     )
     try:
-        executor.tell(standing.told)
-        standing.told.clear()
+        executor.tell(standing.observed)
+        standing.observed.clear()
         executor.start()
         with around(driver):
             driver.drive()

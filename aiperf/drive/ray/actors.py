@@ -87,7 +87,7 @@ def open_ranks(plan: WorkerPlan) -> Group:
 
 @ray.remote
 class WorkerHost:
-    """Lives as long as its worker. Speaks to the driver through the mailbox alone."""
+    """Exists as long as its worker. All that it tells the driver goes through the mailbox."""
 
     def __init__(self, plan: WorkerPlan, mailbox: ActorHandle[Any], open_group: OpenGroup) -> None:
         # Nothing here can fail: an error of a constructor reaches the driver without its type.
@@ -131,7 +131,7 @@ class WorkerHost:
         return recorder
 
     def _look_at_recorder(self, now: float) -> list[Word]:
-        """One that died is replaced, once a while, and each that died is told."""
+        """Replaces a recorder that died, though not too often, and tells the driver of each that died."""
         if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
             return []
         self._recorder, self._recorder_began = self._new_recorder(), now
@@ -180,7 +180,7 @@ class WorkerHost:
 
 @ray.remote(num_cpus=0)
 class Generator:
-    """Makes proposals on a worker's processor, ahead of need. Its history is grown by the news that come with each order."""
+    """Makes proposals on a worker's processor, ahead of need. Each order brings the observations that its history lacks."""
 
     def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
         os.nice(niceness)
@@ -189,9 +189,9 @@ class Generator:
         self._sender = Sender(mailbox)
 
     def propose(self, observations: Sequence[Observation], order: Propose) -> Proposed | Unproposed:
-        """Takes the news in, then answers through the mailbox, where the driver waits; the answer lies there when this returns.
+        """Takes the observations in, then leaves its answer in the mailbox, where the driver waits for it.
 
-        It is given back too: a mailbox that dies before the driver has read it takes it along, and nobody else has it.
+        The answer is returned as well: if the mailbox dies before the driver has read it, this is the only copy.
         """
         self._history.tell(observations)
         answer = make(self._proposer, self._history, order)

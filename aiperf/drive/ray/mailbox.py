@@ -126,8 +126,8 @@ class Post:
             scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False)
         ).remote()
         self._read: dict[str, int] = {}
-        self._news: dict[str, int] = {}
-        """What was read since the mailbox was last told."""
+        self._read_since: dict[str, int] = {}
+        """Of each sender the last word that was read, where the mailbox has not been told so yet."""
         self._taking: ray.ObjectRef[Any] | None = None
         self._asked = 0.0
         self.pid: int | None = None
@@ -137,8 +137,8 @@ class Post:
         """The words that have come, each once; waits up to `timeout` seconds for the first. None where no answer comes: what
         has been left is not known."""
         if self._taking is None:
-            self._taking = self.mailbox.take.remote(timeout, self._news)
-            self._news = {}
+            self._taking = self.mailbox.take.remote(timeout, self._read_since)
+            self._read_since = {}
             self._asked = time.monotonic() + timeout
         arrived, _ = ray.wait([self._taking], timeout=timeout + ANSWER_SECONDS)
         if not arrived:
@@ -149,7 +149,7 @@ class Post:
         words = []
         for sender, number, word in letters:
             if number > self._read.get(sender, 0):
-                self._read[sender] = self._news[sender] = number
+                self._read[sender] = self._read_since[sender] = number
                 words.append(_decode(word))
         return words
 
@@ -158,5 +158,5 @@ class Post:
         if self.pid is not None and silent > (STOPPED_SECONDS if is_stopped(self.pid) else SILENT_SECONDS):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-            self.pid = None  # of the next one we shall hear
+            self.pid = None  # the next mailbox says which process it is
             self._asked = time.monotonic()

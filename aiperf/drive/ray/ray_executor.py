@@ -101,9 +101,9 @@ class RayExecutor:
         match order:
             case Propose() if order.worker in self._workers:
                 asked = self._workers[order.worker]
-                unheard = self._observations[asked.told :]
-                call = asked.generator.propose.remote(unheard, order)
-                asked.told = len(self._observations)
+                unknown = self._observations[asked.observations_sent :]
+                call = asked.generator.propose.remote(unknown, order)
+                asked.observations_sent = len(self._observations)
                 asked.proposing = (*asked.proposing, (order.number, call))
             case Train() if order.worker in self._workers:
                 self._workers[order.worker].host.order.remote(order)
@@ -140,11 +140,11 @@ class RayExecutor:
             over = self._over(now)
             self._look_at_generators()
         waits = not (over or self._own)
-        heard = self._post.take(timeout if waits else 0.0)
-        if heard is None:
+        taken = self._post.take(timeout if waits else 0.0)
+        if taken is None:
             # who has died is said when the mailbox answers again, after his words
-            heard, over, self._looked = [], {}, 0.0
-        said = [word for one in heard for word in self._taken(one, time.monotonic())]
+            taken, over, self._looked = [], {}, 0.0
+        said = [word for one in taken for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
             self._bury(number, late, now)
         if is_due:
@@ -210,7 +210,7 @@ class RayExecutor:
     # --- looking
 
     def _over(self, now: float) -> dict[int, str | None]:
-        """Workers whose life is over, or whose start is given up: why. Those that were let go are removed once they ended."""
+        """Workers that have ended, or whose start is given up, and why. Those that were let go are removed once they ended."""
         lives = {worker.life: number for number, worker in self._workers.items()}
         lives |= {worker.life: -1 for worker, _ in self._leaving}
         places_ = {worker.stands: worker for worker in self._workers.values() if not worker.has_place}
@@ -261,7 +261,7 @@ class RayExecutor:
         self._own.append(NotStarted(host=slot.address, failures=failure.count, reason=reason))
 
     def _look_at_generators(self) -> None:
-        """A generator that died takes its proposals along; it is replaced, and told everything anew."""
+        """A generator that died is replaced. The proposals asked of it fail; the new one is given all observations again."""
         asked = {call: (number, wanted) for number, one in self._workers.items() for wanted, call in one.proposing}
         failed: dict[int, list[tuple[int, str]]] = {}
         done = _done(list(asked))
@@ -282,7 +282,7 @@ class RayExecutor:
         failed = sorted([*failed, *((wanted, "its generator died") for wanted, _ in worker.proposing)])
         ray.kill(worker.generator)
         worker.generator = new_generator(self._making, worker.group, self._post.mailbox)
-        worker.told, worker.proposing = 0, ()
+        worker.observations_sent, worker.proposing = 0, ()
         self._own += [Unproposed(number=wanted, reason=f"no proposal: {why}", was_made=False) for wanted, why in failed]
 
     def _look_for_places(self, now: float) -> None:

@@ -34,7 +34,7 @@ class Making:
 
 @dataclass(slots=True)
 class RayWorker:
-    """A worker's actors, and how much of the news its generator has."""
+    """A worker's actors, and how many of the observations its generator has."""
 
     slot: Slot
     group: PlacementGroup
@@ -44,14 +44,14 @@ class RayWorker:
     stands: ray.ObjectRef[Any]
     """Done when the host's actor has its place."""
     life: ray.ObjectRef[Any]
-    """Done when the worker is over."""
+    """Done when the worker has ended."""
     began: float
     """On the executor's clock."""
     up: float | None = None
-    """When it was heard that it is up."""
+    """When the driver learnt that it is up."""
     has_place: bool = False
-    told: int = 0
-    """News that its generator has."""
+    observations_sent: int = 0
+    """How many observations its generator has been given."""
     proposing: tuple[tuple[int, ray.ObjectRef[Any]], ...] = ()
     """Numbers it was asked for, and the calls."""
 

@@ -34,7 +34,7 @@ class Span:
     begin: float
     end: float
     images: int
-    """That all ranks have processed since the step before, which need not be this step's: ranks are not quite abreast.
+    """Images that all ranks have processed since the step before. Ranks are not quite in step, so these may be of other steps.
     Padding, and corrupt images, never count."""
     is_training: bool
     communication_seconds: float = 0.0
@@ -56,7 +56,7 @@ class Reports:
         self.sums = Sums()
 
     def begin_epoch(self) -> Sums:
-        """Images are counted from nothing; seconds go on."""
+        """An epoch begins: images are counted from 0 again, seconds go on."""
         self.sums.training_images = self.sums.validation_images = 0
         return self.sums
 
@@ -74,7 +74,7 @@ class Reports:
 
 
 class EpochClock:
-    """The account of one epoch. `begin_pass`, then `step` for each step of the pass; twice; then `finish`."""
+    """The sums of one epoch. `begin_pass`, then `step` for each step of the pass; twice; then `finish`."""
 
     def __init__(self, reports: Reports, epoch: int, batch_size: int, images: int) -> None:
         """`batch_size`: per accelerator; `images`: of both passes, over all ranks."""
@@ -108,7 +108,7 @@ class EpochClock:
         return self._advanced() if is_asked or self._reports.is_due(self._now, self._left()) else None
 
     def _left(self) -> float:
-        """How long the epoch will go on, about: at its pace so far, though validation is quicker than training."""
+        """About how long the epoch will still take, at its pace so far. Validation is quicker than training, so it is less."""
         assert self._began is not None, "steps belong to a pass"
         done = self._sums.training_images + self._sums.validation_images
         return (self._now - self._began) * max(0, self._images - done) / done if done else math.inf
@@ -118,12 +118,12 @@ class EpochClock:
         self._sums.training_images += images
 
     def exchanged(self, seconds: float) -> None:
-        """Ranks made their statistics, or their results, one: part of the training as the exchange of gradients is."""
+        """Ranks averaged their statistics or summed their results: training time, as the exchange of gradients is."""
         self._sums.busy_seconds += seconds
         self._sums.communication_seconds += seconds
 
     def stood_still(self, seconds: float) -> None:
-        """Training waited for a checkpoint to be taken."""
+        """Training stood still while a checkpoint was copied."""
         self._sums.checkpoint_seconds += seconds
 
     def finish(self, now: float, training_images: int, validation_images: int) -> Advanced:

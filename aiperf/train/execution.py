@@ -26,11 +26,11 @@ _TIMED_STEPS = 3
 
 
 class NotHad(Exception):
-    """A way of launching that this network cannot be had in; raised on all ranks alike."""
+    """This network cannot be executed in this mode. All ranks raise it together."""
 
 
 class Execution:
-    """A network's way of being launched; only training steps with a whole batch go that way, all others are eager."""
+    """How a network is executed. Only training steps with a whole batch run in the mode; everything else is eager."""
 
     def __init__(
         self, network: Network, mode: ExecutionMode, images: Tensor, precision: Precision, compiler: str = "inductor"
@@ -72,7 +72,7 @@ class Execution:
             self._network.__dict__["forward"] = self._forward
 
     def remove(self) -> None:
-        """The network is eager again, as it was built."""
+        """Makes the network eager again, as it was built."""
         _strip(self._network)
 
     def compilations(self) -> int:
@@ -89,7 +89,7 @@ class Execution:
             raise NotHad("torch.compile took no CUDA graphs for a part of the network")
 
     def close(self) -> None:
-        """Lets go of the network, of its compiled code and its captured graphs. Done when its trial is over."""
+        """Releases the network, its compiled code and its captured graphs. Called when the trial is over."""
         self.remove()
         self._forward = self._compiled = None
         if self.mode.compiled:
@@ -97,7 +97,7 @@ class Execution:
 
 
 def _compiled(network: Network, mode: ExecutionMode, compiler: str) -> Callable[[Tensor], Tensor]:
-    """What is called in the network's stead.
+    """The function that is called instead of the network.
 
     Each network's own function is compiled: torch.compile gives up on a function, silently, when it has been compiled 8 times,
     and all networks of a process share the methods of their class.
@@ -110,7 +110,9 @@ def _compiled(network: Network, mode: ExecutionMode, compiler: str) -> Callable[
         # CUDA graphs of compiled code are inductor's own matter (torch 2.13)
         mode="reduce-overhead" if mode.cuda_graphs else None,
     )
-    itself = weakref.ref(network)  # which would else hold what holds it, until the garbage collector looks
+    itself = weakref.ref(
+        network
+    )  # a strong reference would be a cycle, and keep the network until the garbage collector runs
 
     def call(images: Tensor) -> Tensor:
         called = itself()
@@ -142,7 +144,7 @@ def _forget_compiled() -> None:
 
 
 def _graphs_left_out() -> int:
-    """How often inductor did not capture what it was to capture."""
+    """How often inductor failed to capture a CUDA graph that it should have captured."""
     utils = sys.modules.get("torch._dynamo.utils")
     return 0 if utils is None else int(utils.counters["inductor"]["cudagraph_skips"])
 

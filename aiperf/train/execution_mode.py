@@ -1,4 +1,4 @@
-"""How a network's training step may be launched, and which way pays for a trial: measured, not believed.
+"""The modes in which a network's training step can be executed, and which of them pays for a trial, by measurement.
 
 The ways are eager, with fused normalisations (`fused/`), as CUDA graphs, fused and graphed, compiled (torch.compile, which
 fuses by itself), or compiled and graphed. `auto` tries a way where so much work lies ahead that
@@ -25,7 +25,7 @@ class ExecutionMode:
     compiled: bool = False
     """By torch.compile."""
     cuda_graphs: bool = False
-    """All kernels of a forward or a backward pass by one call; else each by its own."""
+    """Whether one call launches all kernels of a forward or a backward pass; otherwise each kernel is launched by itself."""
     fused: Fusion = "no"
     """Not together with `compiled`."""
 

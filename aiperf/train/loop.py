@@ -51,7 +51,7 @@ class RankOutOfMemory(Exception):
     def __init__(self, batch: int, word: OutOfMemory | None) -> None:
         super().__init__(f"out of memory at batch {batch}")
         self.word = word
-        """Tells of the smaller batch that the next attempt should be made with; None when there is none."""
+        """Reports the smaller batch with which the next attempt should be made; None: there is none."""
 
 
 def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
@@ -77,7 +77,7 @@ class _Pending:
 
 
 class _Attempt:
-    """The state of one attempt as its epochs go by."""
+    """The state of one attempt over its epochs."""
 
     def __init__(self, order: Train, context: RankContext, taken: float) -> None:
         self._order = order
@@ -94,7 +94,7 @@ class _Attempt:
         self._rate = 0.0
         """Of the last step."""
         self._counted = (0, 0)
-        """Images of all ranks that the clock has been told of."""
+        """Images of all ranks that have been accounted for."""
 
     def run(self) -> AttemptWords:
         order = self._order
@@ -111,7 +111,7 @@ class _Attempt:
                 return
             except (DoesNotFit, torch.cuda.OutOfMemoryError) as error:
                 agreed = isinstance(error, DoesNotFit) or self._context.collective.ranks == 1
-                # the traceback, which holds the step's tensors, is let go before anything is tried again
+                # the traceback holds the step's tensors: it must be gone before anything is tried again
             reduced = smaller(self._batch)
             word = None
             if reduced is not None:
@@ -161,14 +161,16 @@ class _Attempt:
         context, order = self._context, self._order
         # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, context.collective.rank))
-        self._counted = context.liveness.images()  # ranks are abreast here: none has begun the epoch's first step
+        self._counted = (
+            context.liveness.images()
+        )  # all ranks are at the same point here: none has begun the epoch's first step
         context.timeline.anchor()
         steps = context.data.training_steps(ready.batch, context.collective.ranks)
         whole = steps[-1].stop + context.data.validation_images
         clock = EpochClock(self._reports, self._epoch, ready.batch, whole)
 
         training = yield from self._training(ready, clock)
-        # each rank normalised with its own images; from here on they are one network again
+        # each rank normalised with its own images: their statistics are averaged, so that all hold one network again
         began = self._now()
         context.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
         clock.exchanged(self._now() - began)
@@ -263,7 +265,7 @@ class _Attempt:
     def _finish_steps(
         self, pending: deque[_Pending], clock: EpochClock, behind: int
     ) -> Generator[Word | None, None, None]:
-        """Accounts for the steps that are more than `behind` back, waiting for the device where it has not come so far."""
+        """Accounts for all but the last `behind` steps; waits for the device where it has not finished one of them yet."""
         context, second = self._context, self._context.timeline.second
         while len(pending) > behind:
             step = pending.popleft()
@@ -287,7 +289,7 @@ class _Attempt:
         return self._counted[0] - before[0], self._counted[1] - before[1]
 
     def _fetched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The batches; who waits for one waits for storage, and is not taken for hung as long as anything moves there."""
+        """The batches. A rank that waits for one waits for storage: it is not hung while its process makes progress."""
         liveness = self._context.liveness
         while True:
             stage, seconds = self._patience()
@@ -299,14 +301,14 @@ class _Attempt:
             yield batch
 
     def _patience(self) -> tuple[Stage, float]:
-        """What a step is, and how long this rank may be silent in it: a trial's first may choose and compile kernels."""
+        """The stage of a step, and how long this rank may be silent in it. A trial's first step may choose and compile kernels."""
         conf = self._context.conf
         if self._step <= self._context.timeline.behind + 1:
             return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)
         return Stage.STEPS, max(conf.hang_seconds, 10 * self._longest_step)
 
     def _checkpoint(self, ready: Ready, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
-        """Rank 0's copy of the epoch, and whether its file stands."""
+        """Rank 0 copies the epoch's state. Gives the copy, and a future that says whether its file was written."""
         context, began = self._context, time.monotonic()
         if context.writer is None:
             return None, None

@@ -1,4 +1,4 @@
-"""What a rank is at, by which its silence is judged: who computes, who waits for storage, who for others. No torch here."""
+"""What a rank is doing, by which its silence is judged: computing, waiting for storage, waiting for others. No torch here."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ DOING = {
     Stage.QUEUE: "waits for another worker of this host to find the largest batch",
 }
 STORAGE = frozenset({Stage.IMPORT, Stage.DATA, Stage.WEIGHTS, Stage.INPUT, Stage.CHECKPOINT})
-"""What stands still in these stands still for a file system."""
+"""In these stages a rank that makes no progress is waiting for a file system."""
 OPEN_ENDED = frozenset(Stage) - {Stage.IDLE, Stage.STEPS, Stage.JOIN, Stage.QUEUE}
-"""Nobody can say beforehand how long these take: a rank in them is late only when nothing at all goes on in it."""
+"""How long these take cannot be known beforehand: a rank in them is late only when its process does nothing at all."""

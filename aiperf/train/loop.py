@@ -301,7 +301,7 @@ class _Attempt:
             yield batch
 
     def _patience(self) -> tuple[Stage, float]:
-        """The stage of a step, and how long this rank may be silent in it. A trial's first step may choose and compile kernels."""
+        """The stage of a step, and how long this rank may be silent in it. A first step may choose and compile kernels."""
         conf = self._context.conf
         if self._step <= self._context.timeline.behind + 1:
             return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)

@@ -30,7 +30,8 @@ from aiperf.option_words import Options, check, fields_of_records
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.train.trainer_config import TrainerConf
 from cluster.faults import FAULTS, FaultConf, UnusableFault
-from cluster.simulated import CLUSTERS, ClusterConf
+from cluster.kinds import CLUSTERS
+from cluster.place import ClusterConf
 from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf, UnusableConf
 
 

@@ -57,6 +57,10 @@ class RuntimeLost(AiperfError):
     """What carries a run's orders out is gone, and cannot be replaced while the run goes on."""
 
 
+class SchedulerRefused(AiperfError):
+    """The scheduler that is to bring the machines is not there, or would not."""
+
+
 class RunStopped(AiperfError):
     """A run that cannot go on now: its journal stands as it stood, and it can be taken up again."""
 

@@ -1,11 +1,13 @@
-"""The choices a user has about where to run."""
+"""The simulated cluster's configuration."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cluster.faults import FAULTS, AnyFault
+from cluster.place import ClusterConf, Place, Simulated
 
 if TYPE_CHECKING:
     Faults = list[AnyFault]
@@ -13,14 +15,6 @@ else:
     Faults = list[
         Any
     ]  # a schema of Hydra knows no list of several classes: aiperf/config.py makes each record what it is
-
-
-@dataclass
-class ClusterConf:
-    """What all places have in common."""
-
-    kind: str = "???"
-    """Which kind of place; set by the choice of the group."""
 
 
 @dataclass
@@ -92,6 +86,6 @@ class SimulatedConf(ClusterConf):
     profile: str | None = None
     """Take step, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
 
-
-CLUSTERS: tuple[type[ClusterConf], ...] = (SimulatedConf,)
-"""All that can be added, under their kinds; conf/cluster/KIND.yaml holds what a choice sets besides."""
+    def place(self, environment: Mapping[str, str]) -> Place:
+        """On no machine."""
+        return Simulated()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from aiperf.cli import batch
 from aiperf.config import RunConf, configure
+from aiperf.data.description import DataSet
+from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, RunStopped
-from aiperf.planning.plan import Plan, make_plan, this_machine
+from aiperf.journal.journal import NAME
+from aiperf.planning.plan import Plan, check_options, make_plan, this_machine
 from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.procedure import epoch_limit
 from aiperf.system.describe import describe
@@ -41,42 +46,79 @@ def main(words: Sequence[str]) -> int:
             raise BadConfiguration(f"a resumed run keeps its configuration; leave {', '.join(others)} out")
     elif conf.resume_until is not None:
         raise BadConfiguration("resume_until says how much of a journal to keep; it needs resume=RUN")
-    if conf.cluster is not None and conf.cluster.kind == "simulated":
-        from aiperf.simulate.session import open_run, simulate
-
-        opening = open_run(conf)
-        print(describe_plan(opening.plan))
+    if isinstance(conf.cluster, SimulatedConf):
+        return _simulated(conf)
+    if conf.resume is not None:
+        return _resumed(conf)
+    if conf.cluster is not None and conf.cluster.has_jobs:
+        return batch.submit(conf, conf.cluster, words)
+    if conf.cluster is not None:
+        check_options(conf)
         if conf.dry_run:
-            return 0
-        with _shown() as show:
-            folder = simulate(opening, show)
-        return _ended(folder)
+            raise BadConfiguration(_NO_DRY_RUN.format(conf.cluster.kind))
+        return _begun(conf, describe_data(conf.dataset))
     if conf.dry_run:
         print(describe_plan(make_plan(conf, this_machine(conf))))
         return 0
-    # The machine's libraries are loaded last: whatever is wrong with a configuration, or a run to resume, is told at once.
-    if conf.resume is not None:
-        from aiperf.drive.session import resumable, resume
+    return _begun(conf, make_plan(conf, this_machine(conf)).dataset)
 
-        found = resumable(conf)
-        return _driven(found.conf, lambda executor_of, show: resume(found, executor_of, show))
-    draft = make_plan(conf, this_machine(conf))
+
+_NO_DRY_RUN = (
+    "a plan is made of the workers, which are learnt from the nodes; +cluster={0} has none yet. See the plan on one of them: "
+    "the same command there, without +cluster={0}"
+)
+
+
+def drive(conf: RunConf, folder: Path) -> int:
+    """Drives the run of a folder that was made for it: begins it there, or goes on with it."""
+    if (folder / NAME).is_file():
+        return _resumed(replace(conf, resume=str(folder)), is_driver=True)
+    check_options(conf)
+    return _begun(conf, describe_data(conf.dataset), folder)
+
+
+def _simulated(conf: RunConf) -> int:
+    from aiperf.simulate.session import open_run, simulate
+
+    opening = open_run(conf)
+    print(describe_plan(opening.plan))
+    if conf.dry_run:
+        return 0
+    with _shown() as show:
+        folder = simulate(opening, show)
+    return _ended(folder)
+
+
+def _resumed(conf: RunConf, *, is_driver: bool = False) -> int:
+    from aiperf.drive.session import resumable, resume
+
+    found = resumable(conf)
+    cluster = found.conf.cluster
+    if cluster is not None and cluster.has_jobs and not is_driver:
+        return batch.resubmit(found.conf, cluster, found.folder)
+    return _driven(found.conf, lambda executor_of, show: resume(found, executor_of, show), found.folder)
+
+
+def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
+    """A new run. The machine's libraries are loaded last: whatever is wrong with a configuration has been told before."""
     from aiperf.drive.machines import worker_shape
     from aiperf.drive.session import run_session
 
     def begin(executor_of: ExecutorOf, show: Callable[[Driver], None]) -> Path:
-        plan = make_plan(conf, worker_shape(conf), draft.dataset)
+        plan = make_plan(conf, worker_shape(conf), dataset)
         print(describe_plan(plan))
-        return run_session(plan, executor_of, show)
+        return run_session(plan, executor_of, show, folder)
 
-    return _driven(conf, begin)
+    return _driven(conf, begin, folder)
 
 
-def _driven(conf: RunConf, drive: Callable[[ExecutorOf, Callable[[Driver], None]], Path]) -> int:
+def _driven(
+    conf: RunConf, drive: Callable[[ExecutorOf, Callable[[Driver], None]], Path], folder: Path | None = None
+) -> int:
     from aiperf.drive.machines import machines
 
     try:
-        with machines(conf) as executor_of, _shown() as show:
+        with machines(conf, folder) as executor_of, _shown() as show:
             folder = drive(executor_of, show)
     except RunStopped as stopped:
         _ended(stopped.folder)
@@ -145,7 +187,7 @@ def describe_plan(plan: Plan) -> str:
             "disk",
             f"{size(checkpoints)} of checkpoints under {conf.runs}/ ({KEPT} kept), "
             f"up to {size(conf.budget.factor * checkpoints)} as networks grow; besides, those of trials in training"
-            if conf.cluster is None
+            if not isinstance(conf.cluster, SimulatedConf)
             else "a journal and a report; nothing is trained",
         ),
     ]
@@ -160,8 +202,8 @@ def _workers(plan: Plan) -> str:
             return f"{there} on this machine"
         case SimulatedConf(workers=workers):
             return f"{workers}, simulated"
-        case other:
-            raise AssertionError(f"no kind of cluster is called {other.kind!r}")
+        case cluster:
+            return f"as many as the nodes of +cluster={cluster.kind} hold"
 
 
 def _name(plan: Plan) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import assert_never
 
 from aiperf.config import RunConf
 from aiperf.drive.executor import Executor
@@ -13,19 +15,40 @@ from aiperf.journal.events import WorkerShape
 from aiperf.planning.plan import this_machine
 from aiperf.planning.worker_shape import terms_of
 from aiperf.rules.proposals import proposer_of
+from cluster.place import Existing, Head, Simulated
 from morphism import encode
 
 
 @contextmanager
-def machines(conf: RunConf) -> Iterator[ExecutorOf]:
-    """What a configuration asks for; it stands for as long as the context does."""
+def machines(conf: RunConf, folder: Path | None = None) -> Iterator[ExecutorOf]:
+    """What a configuration asks for; it stands for as long as the context does. `folder`: the run's, where it is there already;
+    other hosts find in it what they must know to join."""
     if conf.executor == "inline":
         yield _inline
         return
-    from aiperf.drive.ray.local_cluster import local_ray
-
-    with local_ray():
+    with _ray(conf, folder):
         yield on_ray
+
+
+def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
+    if conf.cluster is None:
+        from aiperf.drive.ray.local_cluster import local_ray
+
+        return local_ray()
+    match conf.cluster.place(os.environ):
+        case Head() as head:
+            from aiperf.drive.ray.head import head_ray
+
+            assert folder is not None, "other hosts join through the run's folder"
+            return head_ray(folder, head)
+        case Existing() as existing:
+            from aiperf.drive.ray.existing import existing_ray
+
+            return existing_ray(existing)
+        case Simulated():
+            raise AssertionError("a simulated run has no machines")
+        case other:
+            assert_never(other)
 
 
 def worker_shape(conf: RunConf) -> WorkerShape:

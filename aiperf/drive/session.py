@@ -59,10 +59,13 @@ ExecutorOf = Callable[[RunConf, Path, Standing], Executor]
 """Brings the machines of a configuration up for a run that stands so."""
 
 
-def run_session(plan: Plan, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
-    """A new run, from its beginning to its end; gives its folder. Ctrl-C once ends it cleanly."""
+def run_session(
+    plan: Plan, executor_of: ExecutorOf, after_turn: Callable[[Driver], None], folder: Path | None = None
+) -> Path:
+    """A new run, from its beginning to its end; gives its folder: a new one, or the one that was made for it. Ctrl-C once ends
+    it cleanly."""
     began = host_time()
-    folder = new_folder(plan.conf, began.unix)
+    folder = folder or new_folder(plan.conf, began.unix)
     first = msgspec.structs.replace(
         first_event(plan, folder.name, began.unix), boot_id=began.boot_id, boot_seconds=began.boot_seconds
     )
@@ -200,7 +203,8 @@ def _drive(
 
 @contextmanager
 def ending_on_interrupt(driver: Driver) -> Iterator[None]:
-    """Ctrl-C, or SIGTERM, once: the run ends cleanly at the driver's next turn. Twice: at once."""
+    """Ctrl-C, SIGTERM, or SIGUSR1 (what Slurm sends before a time limit), once: the run ends cleanly at the driver's next turn.
+    Twice: at once."""
 
     def end(number: int, frame: FrameType | None) -> None:
         if driver.interrupted:
@@ -208,7 +212,7 @@ def ending_on_interrupt(driver: Driver) -> Iterator[None]:
             os.kill(os.getpid(), number)
         driver.interrupted = True
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
     try:
         yield
     finally:

@@ -63,13 +63,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
     Raises:
         BadConfiguration, MissingData: what cannot become a run.
     """
-    conf.schedule.check()
-    conf.limits.check()
-    _folder_name(conf)
-    if conf.seed < 0:
-        raise BadConfiguration(f"seed is at least 0; found {conf.seed!r}")
-    if conf.executor not in ("ray", "inline"):
-        raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
+    check_options(conf)
     dataset = dataset or describe_data(conf.dataset)
     graph = _start_graph(conf, dataset)
     budget = Budget.of(
@@ -80,6 +74,31 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
     )
     _check_start(graph, budget)
     return Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, shape.ranks), shape)
+
+
+def check_options(conf: RunConf) -> None:
+    """What can be known to be wrong wherever the command is typed: no machine and no data set is looked at.
+
+    Raises:
+        BadConfiguration: an option that no run can have.
+    """
+    conf.schedule.check()
+    conf.limits.check()
+    _folder_name(conf)
+    if conf.seed < 0:
+        raise BadConfiguration(f"seed is at least 0; found {conf.seed!r}")
+    if conf.executor not in ("ray", "inline"):
+        raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
+    if conf.cluster is not None:
+        if conf.executor != "ray":
+            raise BadConfiguration(
+                f"a cluster's workers are Ray's; found executor={conf.executor} with +cluster={conf.cluster.kind}: "
+                "leave one out"
+            )
+        try:
+            conf.cluster.check()
+        except ValueError as error:
+            raise BadConfiguration(str(error)) from error
 
 
 def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
@@ -119,14 +138,24 @@ def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
 
 def new_folder(conf: RunConf, now: float) -> Path:
     """A folder for a new run: runs/<time>-<name>."""
-    folder = Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
+    folder = folder_of(conf, now)
+    make_folder(folder)
+    return folder
+
+
+def folder_of(conf: RunConf, now: float) -> Path:
+    """The folder of a run that is begun now; it need not be there."""
+    return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
+
+
+def make_folder(folder: Path) -> None:
+    """Raises BadConfiguration where it is there already."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError as error:
         raise BadConfiguration(
             f"a run has a folder of its own; '{folder}' is there already. Wait a second, or give name=…"
         ) from error
-    return folder
 
 
 def _folder_name(conf: RunConf) -> str:

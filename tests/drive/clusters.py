@@ -16,7 +16,7 @@ from ray.actor import ActorHandle
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.ray.local_cluster import guarded_environment
+from aiperf.drive.ray.ray_environment import guarded_environment
 from tests.drive.patience import patiently
 
 DEAD_IN_SECONDS = {

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.drive.ray.local_cluster import compiler_caches, guarded_environment, ray_parent
+from aiperf.drive.ray.ray_environment import compiler_caches, guarded_environment, ray_parent
 from aiperf.errors import BadConfiguration
 from tests.drive.elsewhere import REPOSITORY, another_machine, come, knock, listening, no_namespaces
 from tests.drive.patience import TRIES

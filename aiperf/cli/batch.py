@@ -1,0 +1,109 @@
+"""A run whose machines a scheduler brings: its job is shown, submitted and followed, and goes on when this terminal closes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from aiperf.cli.arguments import PROGRAM
+from aiperf.config import RunConf
+from aiperf.errors import AiperfError, SchedulerRefused
+from aiperf.planning.plan import check_options, folder_of, make_folder
+from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, Submission
+
+LOOK_SECONDS = 2.0
+"""How often the scheduler is asked how a job stands: what one user may ask of it without being a burden."""
+
+
+def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
+    """Hands a new run to the scheduler; gives the exit status: of the run where it was followed to its end, else 0.
+
+    Raises:
+        BadConfiguration: options that no run can have.
+        SchedulerRefused: in the scheduler's words.
+    """
+    check_options(conf)
+    folder = folder_of(conf, time.time()).absolute()
+    return _carried_out(conf, cluster, folder, words, is_new=True)
+
+
+def resubmit(conf: RunConf, cluster: ClusterConf, folder: Path) -> int:
+    """The same for a run that is to go on: its options stand in its journal."""
+    return _carried_out(conf, cluster, folder.absolute(), [], is_new=False)
+
+
+def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
+    submission = Submission(
+        name=f"aiperf-{folder.name}",
+        folder=folder,
+        words=words,
+        seconds=conf.schedule.duration_seconds,
+        python=sys.executable,
+        directory=Path.cwd(),
+    )
+    job = cluster.job(submission)
+    assert job is not None, f"{cluster.kind} has no jobs"
+    if not cluster.wants_submission:
+        print(job.script, end="")
+        return 0
+    for each in job.folders:
+        if is_new:
+            make_folder(each)
+    kept = job.folders[0] / job.script_name
+    kept.write_text(job.script)
+    print(job.script)
+    if cluster.is_allocated(os.environ):
+        print(f"within an allocation: {kept} is carried out here")
+        return job.run_here(kept)
+    try:
+        number = job.submit(kept)
+    except ClusterError as error:
+        if is_new:
+            kept.unlink()
+            for each in job.folders:
+                each.rmdir()
+        raise SchedulerRefused(str(error)) from error
+    print(f"job {number} is submitted; its script: {kept}")
+    print(f"the run: {', '.join(map(str, job.folders))}")
+    return _followed(job, number) if cluster.wants_following else 0
+
+
+def _followed(job: BatchJob, number: str) -> int:
+    said: JobState | None = None
+    try:
+        while True:
+            state = job.state(number)
+            if state != said:
+                said = state
+                print(_told(number, state), flush=True)
+            if state.is_over:
+                break
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        print(f"\njob {number} goes on; how it stands: {PROGRAM} status {job.folders[0]}")
+        return 0
+    return _ended(job, number, said)
+
+
+def _told(number: str, state: JobState) -> str:
+    where = f" on {state.nodes}" if state.nodes else ""
+    why = f" ({state.reason})" if state.reason else ""
+    return f"{time.strftime('%H:%M:%S')} job {number}: {state.name.lower()}{where}{why}"
+
+
+def _ended(job: BatchJob, number: str, state: JobState) -> int:
+    from aiperf.report.text import closing_lines
+    from aiperf.report.write import report_of
+
+    worst = 0
+    for folder in job.folders:
+        if not (folder / "journal.jsonl").is_file():
+            raise AiperfError(f"job {number} ended before its run began; its last words: {folder / 'slurm.log'}")
+        report = report_of(folder)
+        for line in closing_lines(report, folder / "report.html"):
+            print(line)
+        worst = max(worst, 0 if report.score.valid else 1)
+    return worst

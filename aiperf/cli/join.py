@@ -1,0 +1,27 @@
+"""`python -m aiperf join`: this host becomes a node of a run's Ray."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+DESCRIPTION = """Makes this host a node of the run whose folder it is: the scripts of batch jobs call it, and whoever adds a
+host to a run that goes on. Ends when the run no longer needs it. The folder must be on a file system that all hosts share."""
+EXAMPLES = ("/shared/runs/20261121-120000-imagenet",)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, and how long its head is waited for."""
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder; its driver may come up later")
+    parser.add_argument(
+        "--patience", metavar="SECONDS", type=float, default=600.0, help="wait so long for its head (%(default).0f)"
+    )
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Stays until the run is over."""
+    from aiperf.drive.ray.join_node import join
+
+    join(arguments.run, arguments.patience)
+    return 0

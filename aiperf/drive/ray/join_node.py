@@ -1,0 +1,95 @@
+"""This host as a node of a run's Ray: it joins when the head is told, and leaves when the head has gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from aiperf.data import hostcache
+from aiperf.drive.ray.head import HEAD, LOOK_SECONDS, HeadAddress
+from aiperf.drive.ray.ray_environment import MODE, TOKEN, compiler_caches, guarded_environment, ray_parent
+from aiperf.errors import NoSuchRun, RuntimeNotStarted
+from aiperf.scratch import Scratch
+from aiperf.system.control_groups import usable_processors
+
+END_SECONDS = 10.0
+"""Ray's processes may take so long to end when they are asked to."""
+
+
+def join(folder: Path, patience_seconds: float) -> None:
+    """Joins the Ray of the run in `folder`, and returns when the run no longer needs this host.
+
+    Raises:
+        NoSuchRun: no head is told there in time.
+        RuntimeNotStarted: Ray ended here by itself while the head was there.
+    """
+    head = _awaited(folder / HEAD, patience_seconds)
+    scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
+    try:
+        environment = os.environ | guarded_environment(os.environ) | {MODE: "token", TOKEN: head.token}
+        environment |= scratch.environment | compiler_caches(os.environ, scratch.path)
+        _stay(folder / HEAD, head, _command(head, scratch.path), environment)
+    finally:
+        scratch.close()
+        hostcache.remove_orphans()
+
+
+def _awaited(path: Path, patience_seconds: float) -> HeadAddress:
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        if (head := _read(path)) is not None:
+            return head
+        if time.monotonic() >= deadline:
+            raise NoSuchRun(
+                f"a node joins the head that '{path}' tells of; there is none after {patience_seconds:.0f} s. Is the run's "
+                "driver up, and is this folder on a file system that all hosts share?"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _read(path: Path) -> HeadAddress | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
+    except FileNotFoundError:
+        return None
+
+
+def _command(head: HeadAddress, folder: Path) -> list[str]:
+    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+    return [*start, f"--address={head.address}", f"--num-cpus={usable_processors()}", f"--temp-dir={folder / 'r'}"]
+
+
+def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[str, str]) -> None:
+    """Until the head's file is gone or tells of another, or this process is asked to end."""
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    asked = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while (code := process.poll()) is None and not asked and _read(path) == head:
+            time.sleep(1.0)
+        if code is not None and not asked and _read(path) == head:
+            raise RuntimeNotStarted(
+                f"Ray ended on this host, with status {code}, while the run's head at {head.address} was told to be there: "
+                "its own words stand above. Can this host reach that address?"
+            )
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,11 @@
+"""All kinds of cluster that can be added: +cluster=KIND."""
+
+from __future__ import annotations
+
+from cluster.place import ClusterConf
+from cluster.ray import RayConf
+from cluster.simulated import SimulatedConf
+from cluster.slurm import SlurmConf
+
+CLUSTERS: tuple[type[ClusterConf], ...] = (SimulatedConf, SlurmConf, RayConf)
+"""Each under its kind; conf/cluster/KIND.yaml holds what a choice sets besides."""

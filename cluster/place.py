@@ -1,0 +1,145 @@
+"""Where a run takes place: what every kind of cluster is asked, and what it may answer.
+
+A kind is a class of configuration in a file of its own here, listed in `kinds.py`. It answers with values: what Ray the driver
+is to use (`Place`), and, where a scheduler brings the machines, the job that is to be submitted (`BatchJob`). Carrying them out
+is the business of `aiperf.drive`; nothing else in the benchmark knows where a run takes place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """On no machine: under a virtual clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Ray's head is started beside the driver; each other node joins it by `python -m aiperf join RUN`."""
+
+    nodes: int
+    """All of them, the head's among them. None begins before they have joined."""
+    fewest_nodes: int
+    """With so many the run begins when `patience_seconds` are over."""
+    patience_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A Ray that others have started, and will end."""
+
+    address: str
+    """As `ray.init` takes it: "HOST:PORT", or "auto" on one of its nodes."""
+    nodes: int
+    fewest_nodes: int
+    patience_seconds: float
+
+
+Place = Simulated | Head | Existing
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A run that is to be handed to a scheduler."""
+
+    name: str
+    folder: Path
+    """The run's, absolute, on a file system that all nodes share. One that is repeated has folders beside it."""
+    words: Sequence[str]
+    """Its options, as they were typed."""
+    seconds: float
+    """Its declared time."""
+    python: str
+    """The interpreter, as the nodes find it."""
+    directory: Path
+    """The working directory, against which relative paths among the options are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job as its scheduler sees it."""
+
+    name: str
+    """In the scheduler's word: PENDING, RUNNING, …"""
+    reason: str
+    """Why it waits, or why it ended; '' where there is nothing to say."""
+    nodes: str
+    is_over: bool
+
+
+class BatchJob(Protocol):
+    """A run as a job of a scheduler."""
+
+    @property
+    def script(self) -> str:
+        """What is submitted, whole."""
+        ...
+
+    @property
+    def script_name(self) -> str:
+        """Under which it is kept in the run's folder."""
+        ...
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        """One for each run: more than one where it is repeated."""
+        ...
+
+    def submit(self, script: Path) -> str:
+        """Hands the kept script in; gives the job's id. Raises ClusterError in the scheduler's own words."""
+        ...
+
+    def run_here(self, script: Path) -> int:
+        """Carries the script out within the allocation that this process is in; gives its exit status."""
+        ...
+
+    def state(self, job: str) -> JobState:
+        """How the job stands."""
+        ...
+
+
+class ClusterError(Exception):
+    """The scheduler refused, or is not there; its words, and what can be done."""
+
+
+@dataclass
+class ClusterConf:
+    """What all places have in common."""
+
+    kind: str = "???"
+    """Which kind of place; set by the choice of the group."""
+
+    def check(self) -> None:
+        """Raises ValueError, saying law, offence and remedy, for values that make no sense together."""
+
+    def place(self, environment: Mapping[str, str]) -> Place:
+        """What the driver is to use, which runs in this environment."""
+        raise NotImplementedError
+
+    def job(self, submission: Submission) -> BatchJob:
+        """The job that brings the machines, where a scheduler does (`has_jobs`)."""
+        raise NotImplementedError
+
+    def is_allocated(self, environment: Mapping[str, str]) -> bool:
+        """Whether this environment is within an allocation of the scheduler, so that nothing need be submitted."""
+        return False
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether a scheduler brings the machines: the driver then runs within a job, by `python -m aiperf drive`."""
+        return False
+
+    @property
+    def wants_submission(self) -> bool:
+        """Whether the job is to be submitted, rather than shown alone."""
+        return True
+
+    @property
+    def wants_following(self) -> bool:
+        """Whether it is shown how the job goes until it ends."""
+        return True

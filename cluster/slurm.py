@@ -1,0 +1,340 @@
+"""Nodes that Slurm grants: `+cluster=slurm`. What its batch script says is a function of values; submitting is thin.
+
+The script is the one way in which a run takes place under Slurm. Outside an allocation it is handed to sbatch, within one
+(salloc) it is carried out by bash. It starts one step on the first node, with Ray's head and the driver in it, and one on all
+others, whose nodes join that head through a file in the run's folder (docs/slurm.md).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.place import ClusterConf, ClusterError, Head, JobState, Place, Submission
+
+SCRIPT = "slurm.sh"
+"""The script's name in the run's folder."""
+RUNNING = frozenset(
+    [
+        "PENDING",
+        "CONFIGURING",
+        "RUNNING",
+        "COMPLETING",
+        "REQUEUED",
+        "REQUEUE_HOLD",
+        "SUSPENDED",
+        "RESIZING",
+        "SIGNALING",
+        "STAGE_OUT",
+    ]
+)
+"""States of squeue(1) in which a job may still go on."""
+_OWN = (
+    "job-name",
+    "nodes",
+    "output",
+    "error",
+    "time",
+    "signal",
+    "array",
+    "requeue",
+    "no-requeue",
+    "chdir",
+    "ntasks-per-node",
+    "open-mode",
+    "no-kill",
+    "wrap",
+    "parsable",
+)
+"""Options of sbatch that the script sets by itself, or that would break it."""
+
+
+@dataclass
+class SlurmConf(ClusterConf):
+    """Nodes that Slurm grants. Outside an allocation the run is submitted as a batch job and followed; Ctrl-C leaves it
+    running. Within one (salloc) it takes place there."""
+
+    kind: str = "slurm"
+    nodes: int = 1
+    """Nodes of the job."""
+    fewest_nodes: int | None = None
+    """The run begins with so many where the others have not joined in time; none: it needs them all."""
+    join_seconds: float = 300.0
+    """How long the nodes may take to join."""
+    partition: str | None = None
+    """None: the site's default; likewise below."""
+    account: str | None = None
+    qos: str | None = None
+    """Quality of service."""
+    constraint: str | None = None
+    """Features that the nodes must have."""
+    exclusive: bool = True
+    """Whole nodes: what others compute on them would be measured too."""
+    gpus_per_node: str | None = None
+    """As sbatch takes it: 8, or a100:8. None: what the site gives with its nodes."""
+    cpus_per_node: int | None = None
+    """None: with whole nodes all of them, else the site's default."""
+    memory_per_node: str | None = None
+    """As sbatch takes it, 480G; none: with whole nodes all of it, else the site's default."""
+    margin_seconds: float = 1800.0
+    """The job's time limit is the run's declared time and so much for start-up and report."""
+    time: str | None = None
+    """The time limit itself, as sbatch takes it; none: by margin_seconds."""
+    signal_seconds: int = 180
+    """So long before the time limit the run is ended cleanly: its journal is closed, its report written."""
+    requeue: bool = False
+    """After the time limit or the loss of the first node the job is queued again, and the run goes on from its journal."""
+    modules: list[str] = field(default_factory=list)
+    """Loaded on the nodes before anything else: module load …"""
+    setup: list[str] = field(default_factory=list)
+    """Lines of bash that come next."""
+    container: str | None = None
+    """An image within which all of it runs."""
+    container_runtime: str = "pyxis"
+    """pyxis (srun --container-image), or apptainer."""
+    container_mounts: list[str] = field(default_factory=list)
+    """SOURCE:TARGET[:OPTIONS] each; the run's folder and the working directory are always there."""
+    extra: list[str] = field(default_factory=list)
+    """More arguments of sbatch, as they are: --mail-type=END."""
+    repeat: int = 1
+    """So many equal runs, one after the other, as an array of jobs: how repeatable is the score?"""
+    submit: bool = True
+    """false: print the batch script on standard output, and nothing else."""
+    follow: bool = True
+    """Show how the job goes until it ends; Ctrl-C leaves it running."""
+
+    def check(self) -> None:
+        """See `ClusterConf.check`."""
+        _least("cluster.nodes", self.nodes, 1)
+        _least("cluster.repeat", self.repeat, 1)
+        _least("cluster.signal_seconds", self.signal_seconds, 1)
+        _least("cluster.margin_seconds", self.margin_seconds, 0)
+        _least("cluster.join_seconds", self.join_seconds, 0)
+        if self.cpus_per_node is not None:
+            _least("cluster.cpus_per_node", self.cpus_per_node, 1)
+        if self.fewest_nodes is not None and not 1 <= self.fewest_nodes <= self.nodes:
+            raise ValueError(
+                f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}; found {self.fewest_nodes}"
+            )
+        if self.container_runtime not in ("pyxis", "apptainer"):
+            raise ValueError(f"cluster.container_runtime is pyxis or apptainer; found {self.container_runtime!r}")
+        for word in self.extra:
+            name = word.lstrip("-").partition("=")[0]
+            if not word.startswith("--") or name in _OWN:
+                raise ValueError(
+                    f"cluster.extra holds long options of sbatch that the batch script does not set itself; found {word!r}: "
+                    f"write --name=value, and not one of {', '.join(_OWN)}"
+                )
+        for name, value in self._directives("", Path(), 0.0):
+            if "\n" in value:
+                raise ValueError(f"an option of sbatch is one line; found {name} of {value!r}")
+
+    def place(self, environment: Mapping[str, str]) -> Place:
+        """A head of our own, which the job's other nodes join."""
+        granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes))
+        fewest = granted if self.fewest_nodes is None else min(self.fewest_nodes, granted)
+        return Head(granted, fewest, self.join_seconds)
+
+    def is_allocated(self, environment: Mapping[str, str]) -> bool:
+        """Whether this environment is within an allocation of Slurm."""
+        return "SLURM_JOB_ID" in environment
+
+    def job(self, submission: Submission) -> SlurmJob:
+        """The run as a batch job."""
+        return SlurmJob(batch_script(self, submission), SCRIPT, folders(self, submission))
+
+    @property
+    def has_jobs(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def wants_submission(self) -> bool:
+        """See `ClusterConf.wants_submission`."""
+        return self.submit
+
+    @property
+    def wants_following(self) -> bool:
+        """See `ClusterConf.wants_following`."""
+        return self.follow
+
+    def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
+        """Options of sbatch(1) and their values; '' for one that has none."""
+        yield "job-name", name
+        yield "nodes", str(self.nodes)
+        yield "ntasks-per-node", "1"
+        for option in ("partition", "account", "qos", "constraint"):
+            if (value := getattr(self, option)) is not None:
+                yield option, value
+        if self.exclusive:
+            yield "exclusive", ""
+        if self.gpus_per_node is not None:
+            yield "gpus-per-node", self.gpus_per_node
+        if self.cpus_per_node is not None:
+            yield "cpus-per-task", str(self.cpus_per_node)
+        if self.memory_per_node is not None or self.exclusive:
+            yield "mem", self.memory_per_node or "0"
+        yield "time", self.time or time_limit(seconds + self.margin_seconds)
+        # to the script alone (B:), which passes it on to the driver
+        yield "signal", f"B:USR1@{self.signal_seconds}"
+        yield "no-kill", ""  # the loss of a node is survived
+        yield ("requeue" if self.requeue else "no-requeue"), ""
+        yield "open-mode", "append"
+        if self.repeat > 1:
+            yield "array", f"1-{self.repeat}%1"
+        yield "output", f"{folder}{'-%a' if self.repeat > 1 else ''}/slurm.log"
+
+
+def folders(conf: SlurmConf, submission: Submission) -> tuple[Path, ...]:
+    """The runs' folders."""
+    if conf.repeat == 1:
+        return (submission.folder,)
+    return tuple(
+        submission.folder.with_name(f"{submission.folder.name}-{number}") for number in range(1, conf.repeat + 1)
+    )
+
+
+def batch_script(conf: SlurmConf, submission: Submission) -> str:
+    """The whole script, for sbatch or for bash within an allocation."""
+    directives = [*conf._directives(submission.name, submission.folder, submission.seconds)]
+    lines = [f"#SBATCH --{name}{f'={value}' if value else ''}" for name, value in directives]
+    lines += [f"#SBATCH {word}" for word in conf.extra]
+    run = shlex.quote(str(submission.folder)) + ("-$SLURM_ARRAY_TASK_ID" if conf.repeat > 1 else "")
+    step, prefix = _container(conf, submission)
+    before = "".join(
+        [
+            *(f"module load {shlex.quote(name)} || exit\n" for name in conf.modules),
+            *(f"{line}\n" for line in conf.setup),
+        ]
+    )
+    aiperf = f"{prefix}{shlex.quote(submission.python)} -m aiperf"
+    return f"""#!/bin/bash
+{chr(10).join(lines)}
+
+# Written by: python -m aiperf {shlex.join(submission.words)}
+# The first node holds Ray's head and the driver; the others join it through a file in the run's folder.
+# Queued again, the run goes on from its journal.
+
+cd {shlex.quote(str(submission.directory))} || exit
+{before}run={run}
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+others=$((SLURM_JOB_NUM_NODES - 1))
+
+# A step on some of the nodes: one process on each, which may use all that the job was granted there.
+step() {{
+  srun --overlap --ntasks-per-node=1 --cpu-bind=none --mem=0 --no-kill --kill-on-bad-exit=0{step} "$@"
+}}
+
+nodes=
+if [ "$others" -gt 0 ]; then
+  step --nodes="$others" --ntasks="$others" --exclude="$first" {aiperf} join "$run" &
+  nodes=$!
+fi
+step --nodes=1 --ntasks=1 --nodelist="$first" {aiperf} drive "$run" {shlex.join(submission.words)} &
+driver=$!
+
+# Before the time limit Slurm sends USR1: the driver closes the journal and writes the report.
+limit=
+trap 'limit=reached; kill -USR1 "$driver"' USR1
+trap 'kill -TERM "$driver"' TERM INT
+while kill -0 "$driver" 2>/dev/null; do
+  wait "$driver"  # returns early for a signal
+done
+wait "$driver"
+status=$?
+[ -z "$nodes" ] || {{ kill "$nodes"; wait "$nodes"; }} 2>/dev/null
+{_after(conf)}exit "$status"
+"""
+
+
+def _container(conf: SlurmConf, submission: Submission) -> tuple[str, str]:
+    """What srun is given besides, and what stands before the program."""
+    if conf.container is None:
+        return "", ""
+    own = [f"{submission.folder.parent}:{submission.folder.parent}", f"{submission.directory}:{submission.directory}"]
+    mounts = list(dict.fromkeys([*own, *conf.container_mounts]))
+    if conf.container_runtime == "pyxis":
+        words = [f"--container-image={conf.container}", f"--container-mounts={','.join(mounts)}"]
+        return " " + shlex.join([*words, f"--container-workdir={submission.directory}"]), ""
+    binds = [word for mount in mounts for word in ("--bind", mount)]
+    return "", shlex.join(
+        ["apptainer", "exec", "--nv", *binds, "--pwd", str(submission.directory), conf.container]
+    ) + " "
+
+
+def _after(conf: SlurmConf) -> str:
+    if not conf.requeue:
+        return ""
+    return """if [ -n "$limit" ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+"""
+
+
+def time_limit(seconds: float) -> str:
+    """As sbatch takes it: days-hours:minutes:seconds, in whole minutes, since Slurm looks no closer.
+
+    >>> time_limit(12 * 3600 + 1800), time_limit(90)
+    ('0-12:30:00', '0-00:02:00')
+    """
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:00"
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """See `place.BatchJob`."""
+
+    script: str
+    script_name: str
+    folders: Sequence[Path]
+
+    def submit(self, script: Path) -> str:
+        """Gives the job's id."""
+        return _asked("sbatch", "--parsable", str(script)).partition(";")[0]
+
+    def run_here(self, script: Path) -> int:
+        """By bash, in this allocation."""
+        return subprocess.run(["bash", str(script)], check=False).returncode
+
+    def state(self, job: str) -> JobState:
+        """By squeue; a job that it has forgotten is over."""
+        try:
+            lines = _asked("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N").splitlines()
+        except ClusterError as error:
+            if "Invalid job id" not in str(error):
+                raise
+            lines = []
+        if not lines:
+            return JobState("COMPLETED", "", "", is_over=True)
+        found = [line.split("|") for line in lines]
+        # of an array: over when all of them are; shown is the one that is furthest from its end
+        name, reason, nodes = next((each for each in found if each[0] == "RUNNING"), None) or min(
+            found, key=lambda each: each[0] not in RUNNING
+        )
+        return JobState(name, "" if reason == "None" else reason, nodes, name not in RUNNING)
+
+
+def _asked(*words: str) -> str:
+    """A program's answer. Raises ClusterError, with its own words, where it is not there or refuses."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise ClusterError(
+            f"+cluster=slurm needs Slurm's programs; there is no {words[0]} here: log in to a node of the cluster, or "
+            "print the batch script with cluster.submit=false"
+        ) from error
+    if done.returncode:
+        told = re.sub(rf"^{words[0]}: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
+        raise ClusterError(f"{words[0]} refused: {'; '.join(told.splitlines()) or f'status {done.returncode}'}")
+    return done.stdout.strip()
+
+
+def _least(name: str, value: float, least: float) -> None:
+    if value < least:
+        raise ValueError(f"{name} is at least {least}; found {value}")

@@ -70,6 +70,8 @@ class JobState:
     """Why it waits, or why it ended; '' where there is nothing to say."""
     nodes: str
     is_over: bool
+    is_hopeless: bool = False
+    """It waits for what it will never be given: for more nodes or time than anybody may have there."""
 
 
 class BatchJob(Protocol):
@@ -100,6 +102,10 @@ class BatchJob(Protocol):
 
     def state(self, job: str) -> JobState:
         """How the job stands."""
+        ...
+
+    def cancel(self, job: str) -> None:
+        """Takes it back."""
         ...
 
 

@@ -34,6 +34,22 @@ RUNNING = frozenset(
     ]
 )
 """States of squeue(1) in which a job may still go on."""
+HOPELESS = frozenset(
+    [
+        "AccountNotAllowed",
+        "AssocMaxNodePerJobLimit",
+        "AssocMaxWallDurationPerJobLimit",
+        "BadConstraints",
+        "InvalidAccount",
+        "InvalidQOS",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+        "QOSMaxNodePerJobLimit",
+        "QOSMaxWallDurationPerJobLimit",
+        "QOSNotAllowed",
+    ]
+)
+"""Reasons of squeue(1) for which a job would wait until an administrator changes the site's limits."""
 _OWN = (
     "job-name",
     "nodes",
@@ -238,10 +254,10 @@ fi
 step --nodes=1 --ntasks=1 --nodelist="$first" {aiperf} drive "$run" {shlex.join(submission.words)} &
 driver=$!
 
-# Before the time limit Slurm sends USR1: the driver closes the journal and writes the report.
+# Before the time limit Slurm sends USR1: the driver is asked to close the journal and to write the report.
 limit=
-trap 'limit=reached; kill -USR1 "$driver"' USR1
-trap 'kill -TERM "$driver"' TERM INT
+trap 'limit=reached; touch "$run/end-requested"' USR1
+trap 'touch "$run/end-requested"' TERM INT
 while kill -0 "$driver" 2>/dev/null; do
   wait "$driver"  # returns early for a signal
 done
@@ -317,7 +333,13 @@ class SlurmJob:
         name, reason, nodes = next((each for each in found if each[0] == "RUNNING"), None) or min(
             found, key=lambda each: each[0] not in RUNNING
         )
-        return JobState(name, "" if reason == "None" else reason, nodes, name not in RUNNING)
+        reason = "" if reason == "None" else reason
+        is_hopeless = name == "PENDING" and reason in HOPELESS
+        return JobState(name, reason, nodes, name not in RUNNING, is_hopeless)
+
+    def cancel(self, job: str) -> None:
+        """By scancel."""
+        _asked("scancel", job)
 
 
 def _asked(*words: str) -> str:

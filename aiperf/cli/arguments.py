@@ -18,6 +18,7 @@ from aiperf.errors import BadConfiguration
 PROGRAM = "python -m aiperf"
 VERBS = {
     "report": "write a run's report from its journal: one HTML file, report.json, plots",
+    "status": "show how a run stands that goes on elsewhere",
     "score": "print a run's figures  [--json]",
     "flops": "count a network's operations  NAME_OR_FILE [--image 224] [--classes 1000] [--batch N] [--json]",
     "morph": "grow a network and show each step  NAME [--steps 20] [--seed 0] [--json FILE] [--draw FILE.svg]",

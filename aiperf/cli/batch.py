@@ -8,14 +8,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from aiperf.cli import status
 from aiperf.cli.arguments import PROGRAM
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, SchedulerRefused
+from aiperf.journal.journal import NAME
 from aiperf.planning.plan import check_options, folder_of, make_folder
 from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, Submission
 
 LOOK_SECONDS = 2.0
 """How often the scheduler is asked how a job stands: what one user may ask of it without being a burden."""
+SHOW_SECONDS = 60.0
+"""How often the run itself is shown."""
+SILENT_SECONDS = 300.0
+"""A scheduler that answers nothing for so long is no longer asked."""
 
 
 def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
@@ -60,6 +66,12 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
         return job.run_here(kept)
     try:
         number = job.submit(kept)
+        if (state := job.state(number)).is_hopeless:
+            job.cancel(number)
+            raise ClusterError(
+                f"job {number} would wait for ever ({state.reason}), and is cancelled: ask for what the partition allows "
+                "(cluster.nodes, cluster.time, cluster.account, cluster.qos)"
+            )
     except ClusterError as error:
         if is_new:
             kept.unlink()
@@ -73,19 +85,35 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
 
 def _followed(job: BatchJob, number: str) -> int:
     said: JobState | None = None
+    silent_since, shown = time.monotonic(), time.monotonic()
     try:
-        while True:
-            state = job.state(number)
-            if state != said:
+        while said is None or not said.is_over:
+            try:
+                state = job.state(number)
+            except ClusterError as error:  # a controller that is started anew
+                if time.monotonic() - silent_since > SILENT_SECONDS:
+                    raise SchedulerRefused(f"job {number} is not followed any more: {error}") from error
+            else:
+                silent_since = time.monotonic()
+                if state != said:
+                    print(_told(number, state), flush=True)
                 said = state
-                print(_told(number, state), flush=True)
-            if state.is_over:
-                break
+            if time.monotonic() - shown > SHOW_SECONDS:
+                shown = time.monotonic()
+                _show(job.folders)
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         print(f"\njob {number} goes on; how it stands: {PROGRAM} status {job.folders[0]}")
         return 0
-    return _ended(job, number, said)
+    return _ended(job, number)
+
+
+def _show(folders: Sequence[Path]) -> None:
+    """The run that goes on, of those that have begun the last."""
+    begun = [folder for folder in folders if (folder / NAME).is_file() and (folder / NAME).stat().st_size]
+    if begun:
+        for line in status.lines(begun[-1], time.time()):
+            print(line, flush=True)
 
 
 def _told(number: str, state: JobState) -> str:
@@ -94,13 +122,13 @@ def _told(number: str, state: JobState) -> str:
     return f"{time.strftime('%H:%M:%S')} job {number}: {state.name.lower()}{where}{why}"
 
 
-def _ended(job: BatchJob, number: str, state: JobState) -> int:
+def _ended(job: BatchJob, number: str) -> int:
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of
 
     worst = 0
     for folder in job.folders:
-        if not (folder / "journal.jsonl").is_file():
+        if not (folder / NAME).is_file():
             raise AiperfError(f"job {number} ended before its run began; its last words: {folder / 'slurm.log'}")
         report = report_of(folder)
         for line in closing_lines(report, folder / "report.html"):

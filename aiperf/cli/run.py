@@ -50,12 +50,12 @@ def main(words: Sequence[str]) -> int:
         return _simulated(conf)
     if conf.resume is not None:
         return _resumed(conf)
-    if conf.cluster is not None and conf.cluster.has_jobs:
-        return batch.submit(conf, conf.cluster, words)
     if conf.cluster is not None:
-        check_options(conf)
         if conf.dry_run:
             raise BadConfiguration(_NO_DRY_RUN.format(conf.cluster.kind))
+        if conf.cluster.has_jobs:
+            return batch.submit(conf, conf.cluster, words)
+        check_options(conf)
         return _begun(conf, describe_data(conf.dataset))
     if conf.dry_run:
         print(describe_plan(make_plan(conf, this_machine(conf))))
@@ -65,7 +65,7 @@ def main(words: Sequence[str]) -> int:
 
 _NO_DRY_RUN = (
     "a plan is made of the workers, which are learnt from the nodes; +cluster={0} has none yet. See the plan on one of them: "
-    "the same command there, without +cluster={0}"
+    "dry_run=true there, without +cluster={0}; cluster.submit=false shows what a scheduler is asked for"
 )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import Clock
-from aiperf.errors import NoWorkers
+from aiperf.errors import NoWorkers, RuntimeLost
 from aiperf.journal.events import (
     AnyEvent,
     CheckpointDropped,
@@ -81,7 +81,7 @@ class Driver:
         """
         began, known = self.clock.now(), self.run.next_worker
         while self.run.ended is None:
-            self._turn(self.executor.words(self._patience()))
+            self._turn(self._words())
             if self.run.next_worker == known and self.clock.now() - began > self.first_worker_seconds:
                 self._end("no workers")
                 self._commit()
@@ -91,6 +91,14 @@ class Driver:
                     f"When there are machines: resume={self.journal.path.parent}"
                 )
             self.after_turn(self)
+
+    def _words(self) -> list[Word]:
+        try:
+            return self.executor.words(self._patience())
+        except RuntimeLost:
+            if not self.interrupted:
+                raise
+            return []  # whoever asks for the end may ask everybody at once, as a scheduler does that cancels a job
 
     def _patience(self) -> float:
         return max(0.0, min(TURN_SECONDS, self.run.duration - self.clock.now()))
@@ -214,7 +222,11 @@ class Driver:
             # A trial that is still being prepared has nothing to report.
             if all(trial.interval_end >= last for trial in at_work if trial.is_prepared or trial.has_worked):
                 break
-            for word in self.executor.words(min(left, 0.1)):
+            try:
+                words = self.executor.words(min(left, 0.1))
+            except RuntimeLost:
+                break
+            for word in words:
                 for event in self._interpret(word):
                     self._take(event)
         self._take(RunEnded(at=self.clock.now(), reason=reason))

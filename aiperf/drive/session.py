@@ -29,6 +29,10 @@ from aiperf.rules.verify_proposals import check_rules
 from aiperf.system.describe import describe, versions
 from searchers.history import History, Observation
 
+END_REQUEST = "end-requested"
+"""A file of this name in a run's folder asks for what Ctrl-C asks for, from any host that shares the folder: a batch script's
+word before the time limit, where a signal would reach Ray's own processes too."""
+
 
 @dataclass(slots=True)
 class Standing:
@@ -184,13 +188,20 @@ def _drive(
     after_turn: Callable[[Driver], None],
 ) -> None:
     clock = WallClock(already)
+    request = folder / END_REQUEST
+    request.unlink(missing_ok=True)  # of a driver before this one
+
+    def look(driver: Driver) -> None:
+        driver.interrupted = driver.interrupted or request.exists()
+        after_turn(driver)
+
     try:
         with ExitStack() as stack:
             executor = executor_of(conf, folder, standing)
             stack.callback(executor.close)
             executor.tell(standing.observed)
             executor.start()
-            driver = Driver(standing.run, standing.work_log, standing.history, journal, executor, clock, after_turn)
+            driver = Driver(standing.run, standing.work_log, standing.history, journal, executor, clock, look)
             with ending_on_interrupt(driver):
                 driver.drive()
     except RuntimeLost as lost:
@@ -203,8 +214,7 @@ def _drive(
 
 @contextmanager
 def ending_on_interrupt(driver: Driver) -> Iterator[None]:
-    """Ctrl-C, SIGTERM, or SIGUSR1 (what Slurm sends before a time limit), once: the run ends cleanly at the driver's next turn.
-    Twice: at once."""
+    """Ctrl-C, or SIGTERM, once: the run ends cleanly at the driver's next turn. Twice: at once."""
 
     def end(number: int, frame: FrameType | None) -> None:
         if driver.interrupted:
@@ -212,7 +222,7 @@ def ending_on_interrupt(driver: Driver) -> Iterator[None]:
             os.kill(os.getpid(), number)
         driver.interrupted = True
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

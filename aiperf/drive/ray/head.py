@@ -54,6 +54,7 @@ def head_ray(folder: Path, place: Head) -> Iterator[None]:
         NoWorkers: too few nodes have joined in time.
     """
     guarded = guarded_environment(os.environ)
+    (folder / HEAD).unlink(missing_ok=True)  # of a driver that was killed
     scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
     try:
         with environment_of_process(guarded | scratch.environment | compiler_caches(os.environ, scratch.path)):
@@ -107,7 +108,7 @@ def _alive() -> list[str]:
 def _told(path: Path) -> Iterator[None]:
     told = HeadAddress(ray.get_runtime_context().gcs_address, _token(os.environ))
     draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)  # of a driver that was killed here
+    draft.unlink(missing_ok=True)  # of a driver that was killed just then
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(msgspec.json.encode(told))
     draft.replace(path)

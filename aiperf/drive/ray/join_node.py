@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,12 +20,13 @@ from aiperf.errors import NoSuchRun, RuntimeNotStarted
 from aiperf.scratch import Scratch
 from aiperf.system.control_groups import usable_processors
 
+ANSWER_SECONDS = 5.0
 END_SECONDS = 10.0
 """Ray's processes may take so long to end when they are asked to."""
 
 
 def join(folder: Path, patience_seconds: float) -> None:
-    """Joins the Ray of the run in `folder`, and returns when the run no longer needs this host.
+    """Joins the Ray of the run in `folder`, and returns when its head has gone.
 
     Raises:
         NoSuchRun: no head is told there in time.
@@ -44,12 +46,13 @@ def join(folder: Path, patience_seconds: float) -> None:
 def _awaited(path: Path, patience_seconds: float) -> HeadAddress:
     deadline = time.monotonic() + patience_seconds
     while True:
-        if (head := _read(path)) is not None:
+        # one that was killed has left its file, and Ray would try to join it for ten minutes (Ray 2.60)
+        if (head := _read(path)) is not None and _answers(head):
             return head
         if time.monotonic() >= deadline:
             raise NoSuchRun(
-                f"a node joins the head that '{path}' tells of; there is none after {patience_seconds:.0f} s. Is the run's "
-                "driver up, and is this folder on a file system that all hosts share?"
+                f"a node joins the head that '{path}' tells of; there is none that answers after {patience_seconds:.0f} s. "
+                "Is the run's driver up, can its host be reached, and is this folder on a file system that all hosts share?"
             )
         time.sleep(LOOK_SECONDS)
 
@@ -59,6 +62,15 @@ def _read(path: Path) -> HeadAddress | None:
         return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
     except FileNotFoundError:
         return None
+
+
+def _answers(head: HeadAddress) -> bool:
+    host, _, port = head.address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def _command(head: HeadAddress, folder: Path) -> list[str]:

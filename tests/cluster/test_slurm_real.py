@@ -1,0 +1,195 @@
+"""Whole runs on a real Slurm of several nodes, from one command: their ends, good and bad.
+
+Each trains for real, for a minute or two; CI runs them, and fails where they are skipped (AIPERF_SLURM=required).
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aiperf.journal.events import RunEnded, RunResumed, RunStarted, TrialPrepared, WorkerJoined, WorkerLost
+from aiperf.journal.journal import read
+from aiperf.report.gather import gather
+from tests.cluster.slurm_rig import REPOSITORY, SlurmRig, missing, slurm
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        missing() is not None and os.environ.get("AIPERF_SLURM") != "required", reason=f"no Slurm: {missing()}"
+    ),
+]
+SHORT = ("schedule.duration_seconds=75", "schedule.warmup_seconds=10", "cluster.nodes=2")
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmRig]:
+    """Three nodes."""
+    with slurm(tmp_path_factory.mktemp("slurm"), nodes=3) as rig:
+        yield rig
+
+
+def command(rig: SlurmRig, *words: str) -> subprocess.Popen[str]:
+    """python -m aiperf, as a user of the login node types it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "aiperf", "+cluster=slurm", *words],
+        cwd=rig.folder,
+        env=rig.environment | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(process: subprocess.Popen[str], seconds: float = 600.0) -> tuple[int, str]:
+    said, _ = process.communicate(timeout=seconds)
+    return process.returncode, said
+
+
+def folder(rig: SlurmRig, name: str) -> Path:
+    (found,) = (rig.folder / "runs").glob(f"*-{name}")
+    return found
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 300.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def trains(rig: SlurmRig, name: str) -> Callable[[], bool]:
+    """Whether a trial of the run is being trained."""
+
+    def asked() -> bool:
+        journals = list((rig.folder / "runs").glob(f"*-{name}/journal.jsonl"))
+        return bool(journals) and any(isinstance(event, TrialPrepared) for event in read(journals[0].parent))
+
+    return asked
+
+
+def job_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.match(r"job (\d+) is submitted", line):
+            return found[1]
+    raise AssertionError("no job was submitted")
+
+
+def test_one_command_runs_the_benchmark_on_two_nodes_to_its_report(rig: SlurmRig) -> None:
+    status, said = ended(command(rig, *SHORT, "name=whole"))
+
+    assert status == 0, said
+    assert re.search(r"job \d+: running on n\d+x\[1-2\]", said), said
+    assert re.search(r"^score [\d.]+ [GMT]?FLOPS", said, flags=re.MULTILINE), said
+    run = folder(rig, "whole")
+    assert (run / "report.html").is_file()
+    events = list(read(run))
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].reason == "duration"
+    joined = [event for event in events if isinstance(event, WorkerJoined)]
+    assert [event.host for event in joined] == [rig.names[1]], "the head trains nothing"
+    assert not (run / "ray-head.json").exists(), "the token goes with the run"
+
+
+def test_the_time_limit_closes_the_journal_and_the_job_queued_again_goes_on_with_it(rig: SlurmRig) -> None:
+    words = ("schedule.duration_seconds=150", "schedule.warmup_seconds=10", "cluster.nodes=2", "cluster.requeue=true")
+    # Slurm looks at its limits each half minute: the signal comes a minute or so before the end of the second minute
+    status, said = ended(command(rig, *words, "cluster.time=2", "cluster.signal_seconds=60", "name=limit"))
+
+    assert status == 0, said
+    events = list(read(folder(rig, "limit")))
+    ends = [event.reason for event in events if isinstance(event, RunEnded)]
+    assert ends[0] == "interrupted"
+    assert ends[-1] == "duration"
+    assert any(isinstance(event, RunResumed) for event in events)
+    assert len([event for event in events if isinstance(event, RunStarted)]) == 1
+    assert gather(iter(events)).score.valid
+
+
+def test_a_job_that_is_cancelled_leaves_a_closed_journal(rig: SlurmRig) -> None:
+    process = command(rig, *SHORT, "schedule.duration_seconds=600", "name=cancelled")
+    job = job_of(process)
+    wait_for(trains(rig, "cancelled"))
+
+    rig.ask("scancel", job)
+    _, said = ended(process)
+
+    assert "cancelled" in said
+    *_, last = read(folder(rig, "cancelled"))
+    assert isinstance(last, RunEnded)
+    assert last.reason == "interrupted"
+
+
+def test_the_loss_of_a_node_is_survived(rig: SlurmRig) -> None:
+    process = command(
+        rig, "schedule.duration_seconds=120", "schedule.warmup_seconds=10", "cluster.nodes=3", "name=lost"
+    )
+    wait_for(trains(rig, "lost"))
+    workers = [event for event in read(folder(rig, "lost")) if isinstance(event, WorkerJoined)]
+
+    rig.off(workers[0].host)
+    status, said = ended(process)
+
+    assert status == 0, said
+    events = list(read(folder(rig, "lost")))
+    assert [event.worker for event in events if isinstance(event, WorkerLost)] == [workers[0].worker]
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].reason == "duration"
+    rig.on(workers[0].host)
+
+
+def test_a_terminal_that_closes_leaves_the_job_running(rig: SlurmRig) -> None:
+    process = command(rig, *SHORT, "name=left")
+    job = job_of(process)
+    wait_for(lambda: rig.ask("squeue", "--noheader", f"--jobs={job}", "--format=%T") == "RUNNING")
+
+    process.send_signal(signal.SIGINT)
+    status, said = ended(process)
+
+    assert status == 0
+    assert f"job {job} goes on" in said
+    assert rig.ask("squeue", "--noheader", f"--jobs={job}", "--format=%T") == "RUNNING"
+    rig.ask("scancel", job)
+    wait_for(lambda: rig.ask("squeue", "--noheader", "--states=RUNNING,COMPLETING", f"--jobs={job}") == "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("cluster.partition=none",), "invalid partition specified: none"),
+        (("cluster.nodes=9",), r"would wait for ever \(PartitionNodeLimit\), and is cancelled"),
+    ],
+)
+def test_what_cannot_start_is_refused_and_leaves_nothing(rig: SlurmRig, words: tuple[str, ...], told: str) -> None:
+    status, said = ended(command(rig, *words, "name=refused"))
+
+    assert status == 2
+    assert re.search(told, said), said
+    assert not list((rig.folder / "runs").glob("*-refused"))
+    assert "PENDING" not in rig.ask("squeue", "--noheader", "--format=%T %j")
+
+
+def test_within_an_allocation_the_run_takes_place_there(rig: SlurmRig) -> None:
+    words = [sys.executable, "-m", "aiperf", "+cluster=slurm", *SHORT, "name=salloc"]
+    done = subprocess.run(
+        ["salloc", "--nodes=2", "--ntasks-per-node=1", "--exclusive", *words],
+        cwd=rig.folder,
+        env=rig.environment | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is carried out here" in done.stdout
+    *_, last = read(folder(rig, "salloc"))
+    assert isinstance(last, RunEnded)
+    assert last.reason == "duration"

@@ -1,0 +1,156 @@
+"""Batch scripts are values: what they ask of Slurm, and that bash reads them as they are meant."""
+
+import re
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.place import Head, Submission
+from cluster.slurm import SlurmConf, batch_script, folders, time_limit
+
+SUBMISSION = Submission(
+    name="aiperf-20261122-120000-digits",
+    folder=Path("/shared/runs/20261122-120000-digits"),
+    words=["+cluster=slurm", "cluster.nodes=2"],
+    seconds=180.0,
+    python="/opt/aiperf/bin/python",
+    directory=Path("/shared"),
+)
+TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12)
+
+
+def directives(script: str) -> list[str]:
+    return re.findall(r"^#SBATCH --(.*)$", script, flags=re.MULTILINE)
+
+
+def test_a_run_asks_for_whole_nodes_its_time_and_a_signal_before_the_end() -> None:
+    asked = directives(batch_script(SlurmConf(nodes=8, partition="gpu", gpus_per_node="a100:8"), SUBMISSION))
+
+    assert {"nodes=8", "partition=gpu", "gpus-per-node=a100:8", "exclusive", "mem=0", "no-kill"} <= set(asked)
+    assert "time=0-00:33:00" in asked  # three minutes and the margin of thirty
+    assert "signal=B:USR1@180" in asked
+    assert "output=/shared/runs/20261122-120000-digits/slurm.log" in asked
+
+
+def test_options_of_the_sites_own_are_handed_on() -> None:
+    conf = SlurmConf(
+        account="x", qos="high", constraint="a100&nvlink", extra=["--mail-type=END", "--reservation=bench"]
+    )
+
+    assert {"account=x", "qos=high", "constraint=a100&nvlink", "mail-type=END", "reservation=bench"} <= set(
+        directives(batch_script(conf, SUBMISSION))
+    )
+
+
+def test_nodes_that_are_shared_are_asked_for_by_processors_and_memory() -> None:
+    asked = directives(batch_script(SlurmConf(exclusive=False, cpus_per_node=16, memory_per_node="64G"), SUBMISSION))
+
+    assert {"cpus-per-task=16", "mem=64G"} <= set(asked)
+    assert "exclusive" not in asked
+
+
+def test_a_run_that_is_repeated_is_an_array_of_one_at_a_time_with_a_folder_for_each() -> None:
+    conf = SlurmConf(repeat=3)
+    script = batch_script(conf, SUBMISSION)
+
+    assert "array=1-3%1" in directives(script)
+    names = [folder.name for folder in folders(conf, SUBMISSION)]
+    assert names == [f"20261122-120000-digits-{number}" for number in (1, 2, 3)]
+    assert "run=/shared/runs/20261122-120000-digits-$SLURM_ARRAY_TASK_ID\n" in script
+
+
+def test_modules_and_lines_of_the_user_come_before_anything_runs() -> None:
+    script = batch_script(SlurmConf(modules=["cuda/12.6", "a b"], setup=["ulimit -n 65536"]), SUBMISSION)
+
+    lines = script.splitlines()
+    first_step = next(at for at, line in enumerate(lines) if line.startswith("step "))
+    for wanted in ("module load cuda/12.6 || exit", "module load 'a b' || exit", "ulimit -n 65536"):
+        assert lines.index(wanted) < first_step
+
+
+@pytest.mark.parametrize(
+    ("runtime", "wanted"),
+    [
+        (
+            "pyxis",
+            "--container-image=image --container-mounts=/shared/runs:/shared/runs,/shared:/shared,/data:/data:ro",
+        ),
+        (
+            "apptainer",
+            "apptainer exec --nv --bind /shared/runs:/shared/runs --bind /shared:/shared --bind /data:/data:ro",
+        ),
+    ],
+)
+def test_in_a_container_run_and_data_are_there(runtime: str, wanted: str) -> None:
+    conf = SlurmConf(container="image", container_runtime=runtime, container_mounts=["/data:/data:ro"])
+
+    script = batch_script(conf, SUBMISSION).replace("'", "")
+
+    assert wanted in script
+
+
+def test_what_is_queued_again_after_the_time_limit_is_what_asked_for_it() -> None:
+    assert "scontrol requeue" not in batch_script(SlurmConf(), SUBMISSION)
+    assert "no-requeue" in directives(batch_script(SlurmConf(), SUBMISSION))
+    again = batch_script(SlurmConf(requeue=True), SUBMISSION)
+    assert 'scontrol requeue "$SLURM_JOB_ID"' in again
+    assert "requeue" in directives(again)
+
+
+@given(folder=TEXT, word=TEXT, directory=TEXT)
+def test_bash_hands_every_word_on_as_it_was_typed(folder: str, word: str, directory: str) -> None:
+    """Run with srun and scontrol that only say what they were given."""
+    submission = replace(
+        SUBMISSION,
+        folder=Path("/shared") / folder.replace("/", "_").strip(". ") / "run",
+        words=["+cluster=slurm", word],
+        directory=Path("/"),
+    )
+    script = batch_script(SlurmConf(nodes=2), submission)
+    stand_ins = (
+        'srun() { printf "%s\\0" "$@"; }; scontrol() { echo n1; }; SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1\n'
+    )
+
+    said = subprocess.run(["bash", "-c", stand_ins + script], capture_output=True, check=True).stdout.decode()
+
+    given_words = said.split("\0")
+    assert given_words[given_words.index("drive") + 1 : -1] == [str(submission.folder), "+cluster=slurm", word]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "law"),
+    [
+        (SlurmConf(nodes=0), "cluster.nodes is at least 1; found 0"),
+        (SlurmConf(nodes=2, fewest_nodes=3), "cluster.fewest_nodes is between 1 and cluster.nodes, 2; found 3"),
+        (SlurmConf(extra=["--time=3"]), "does not set itself|do not set itself|not set itself"),
+        (SlurmConf(extra=["-N2"]), "long options"),
+        (SlurmConf(partition="a\nb"), "one line"),
+        (SlurmConf(container="x", container_runtime="docker"), "pyxis or apptainer"),
+        (SlurmConf(repeat=0), "cluster.repeat is at least 1"),
+    ],
+)
+def test_what_makes_no_job_is_refused(wrong: SlurmConf, law: str) -> None:
+    with pytest.raises(ValueError, match=law):
+        wrong.check()
+
+
+def test_all_nodes_that_were_granted_are_waited_for() -> None:
+    assert SlurmConf(nodes=4).place({"SLURM_JOB_NUM_NODES": "4"}) == Head(4, 4, 300.0)
+    assert SlurmConf(nodes=4, fewest_nodes=3).place({"SLURM_JOB_NUM_NODES": "4"}) == Head(4, 3, 300.0)
+    # an allocation that somebody else made, as with salloc
+    assert SlurmConf().place({"SLURM_JOB_NUM_NODES": "2"}) == Head(2, 2, 300.0)
+
+
+@given(st.floats(min_value=1.0, max_value=30 * 86400.0))
+def test_a_time_limit_is_never_shorter_than_what_it_is_for(seconds: float) -> None:
+    days, _, rest = time_limit(seconds).partition("-")
+    hours, minutes, over = (int(part) for part in rest.split(":"))
+
+    limit = ((int(days) * 24 + hours) * 60 + minutes) * 60 + over
+    assert seconds <= limit < seconds + 60
+    assert shlex.quote(time_limit(seconds)) == time_limit(seconds)

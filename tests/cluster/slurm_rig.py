@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "unshare")
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "nsenter", "unshare")
 REPOSITORY = Path(__file__).parent.parent.parent
 
 CONFIGURATION = """
@@ -109,10 +109,9 @@ class SlurmRig:
     def on(self, name: str) -> None:
         """The node boots."""
         inside = [
-            "ip",
-            "netns",
-            "exec",
-            name,
+            # ip netns exec would mount another /sys, in which slurmd finds no control groups
+            "nsenter",
+            f"--net=/run/netns/{name}",
             "unshare",
             "--mount",
             "--uts",
@@ -147,6 +146,7 @@ class SlurmRig:
                 names=",".join(self.names),
             )
         )
+        (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
         (folder / "munge.key").write_bytes(secrets.token_bytes(128))
         (folder / "munge.key").chmod(0o400)
         for name in self.names:

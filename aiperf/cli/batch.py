@@ -6,12 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from aiperf.cli import status
 from aiperf.cli.arguments import PROGRAM
 from aiperf.config import RunConf
-from aiperf.errors import AiperfError, SchedulerRefused
+from aiperf.errors import AiperfError, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import check_options, folder_of, make_folder
 from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, Submission
@@ -109,10 +110,10 @@ def _followed(job: BatchJob, number: str) -> int:
 
 
 def _show(folders: Sequence[Path]) -> None:
-    """The run that goes on, of those that have begun the last."""
-    begun = [folder for folder in folders if (folder / NAME).is_file() and (folder / NAME).stat().st_size]
-    if begun:
-        for line in status.lines(begun[-1], time.time()):
+    """The run that goes on: of those that have begun the last."""
+    begun = [folder for folder in folders if (folder / NAME).is_file()]
+    with suppress(NoSuchRun):  # its first line is just being written
+        for line in status.lines(begun[-1], time.time()) if begun else ():
             print(line, flush=True)
 
 

@@ -31,25 +31,22 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(folder: Path, now_unix: float) -> Iterator[str]:
-    """How the run in a folder stands. `now_unix`: the wall clock, for how long ago it was heard of."""
-    from itertools import chain
+    """How the run in a folder stands. `now_unix`: the wall clock, for how long ago it was heard of.
 
+    Raises:
+        NoSuchRun: its journal holds no whole line yet.
+    """
     from aiperf.accounting.score import score
     from aiperf.accounting.work_log import WorkLog
-    from aiperf.errors import JournalDamaged
     from aiperf.journal.journal import NAME, folding, read
     from aiperf.rules.replay import replay
     from aiperf.units import duration, flops_per_second
     from aiperf.units import error as error_rate
 
     reader = read(folder)
-    events = iter(reader)
-    first = next(events, None)
-    if first is None:
-        raise JournalDamaged(f"a run's journal begins with one whole line; '{folder / NAME}' holds none yet")
     work_log = WorkLog()
     with folding(reader):
-        for run, event in replay(chain([first], events)):  # noqa: B007 - the run as it stands in the end is used below
+        for run, event in replay(reader):  # noqa: B007 - the run as it stands in the end is used below
             work_log.take(event)
     found = score(work_log, run.at)
     heard = max(0.0, now_unix - (folder / NAME).stat().st_mtime)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from aiperf.config import configure
+from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
-from aiperf.drive.session import resumable, run_session
+from aiperf.drive.session import END_REQUEST, resumable, run_session
 from aiperf.errors import NoWorkers, RunStopped
-from aiperf.journal.events import WorkerJoined, WorkerLost, WorkerNotStarted
+from aiperf.journal.events import RunEnded, WorkerJoined, WorkerLost, WorkerNotStarted
 from aiperf.journal.journal import read
 from aiperf.journal.messages import NotStarted, Order, Word, WorkerDown, WorkerUp
 from aiperf.planning.plan import make_plan, this_machine
@@ -70,3 +71,19 @@ def test_a_run_whose_workers_are_all_gone_stops_with_the_reason_and_can_be_resum
 def test_a_run_that_never_had_a_worker_ends_with_the_reason_alone(tmp_path: Path) -> None:
     with pytest.raises(NoWorkers, match="its devices are gone"):
         run(tmp_path, VAIN)
+
+
+def test_a_file_in_the_runs_folder_asks_for_its_end(tmp_path: Path) -> None:
+    conf = configure([f"runs={tmp_path}", "executor=inline"])
+
+    def ask(driver: Driver) -> None:
+        (driver.journal.path.parent / END_REQUEST).touch()
+
+    def idle(*_: object) -> Executor:
+        return Doomed([UP, *[NotStarted(host="b", failures=1, reason="on b: it is busy")] * 50])
+
+    folder = run_session(make_plan(conf, this_machine(conf)), idle, ask)
+
+    *_, last = read(folder)
+    assert isinstance(last, RunEnded)
+    assert last.reason == "interrupted"

@@ -1,0 +1,67 @@
+"""A head and the nodes that join it by a file: on one host here, on hosts of their own in tests/cluster/test_slurm_real.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ray
+
+from aiperf.drive.ray.head import HEAD, head_ray
+from aiperf.drive.ray.join_node import join
+from aiperf.errors import NoSuchRun, NoWorkers
+from cluster.place import Head
+from tests.drive.elsewhere import come
+
+
+def joining(folder: Path) -> subprocess.Popen[bytes]:
+    """As a batch script's step does it, before there is a head."""
+    return subprocess.Popen([sys.executable, "-m", "aiperf", "join", str(folder)], stdout=subprocess.DEVNULL)
+
+
+def test_a_node_joins_the_head_that_comes_up_later_and_leaves_with_it(tmp_path: Path) -> None:
+    node = joining(tmp_path)
+    try:
+        with head_ray(tmp_path, Head(nodes=2, fewest_nodes=2, patience_seconds=120.0)):
+            told = tmp_path / HEAD
+            alive = [each for each in ray.nodes() if each["Alive"]]  # type: ignore[no-untyped-call]
+            assert len(alive) == 2
+            assert stat.S_IMODE(told.stat().st_mode) == 0o600
+            address = json.loads(told.read_text())["address"]
+            assert "RAN" not in come(address, inside=[], token="0" * 64).stdout, "a stranger with another token"
+
+        assert not told.exists()
+        assert node.wait(30) == 0
+    finally:
+        node.kill()
+        node.wait()
+
+
+def test_a_run_that_lacks_nodes_says_who_is_there(tmp_path: Path) -> None:
+    told = rf"found 1 of 2 after 0 s \({socket.gethostname()}\).*cluster.fewest_nodes"
+    with pytest.raises(NoWorkers, match=told), head_ray(tmp_path, Head(2, fewest_nodes=2, patience_seconds=0.0)):
+        raise AssertionError("it began without its nodes")
+
+    assert not (tmp_path / HEAD).exists()
+    with head_ray(tmp_path, Head(nodes=2, fewest_nodes=1, patience_seconds=0.0)):
+        assert (tmp_path / HEAD).exists()
+
+
+def test_a_head_that_was_killed_is_not_joined(tmp_path: Path) -> None:
+    with socket.socket() as taken:  # bound and not listening: who comes is refused
+        taken.bind(("127.0.0.1", 0))
+        (tmp_path / HEAD).write_text(json.dumps({"address": f"127.0.0.1:{taken.getsockname()[1]}", "token": "x"}))
+        began = time.monotonic()
+
+        with pytest.raises(NoSuchRun, match="none that answers after 1 s"):
+            join(tmp_path, patience_seconds=1.0)
+
+    assert time.monotonic() - began < 60.0, "Ray alone would have tried for ten minutes"
+    assert not any(name.startswith("AIPERF_SCRATCH") for name in os.environ)

@@ -115,7 +115,7 @@ def test_the_time_limit_closes_the_journal_and_the_job_queued_again_goes_on_with
 
 
 def test_a_job_that_is_cancelled_leaves_a_closed_journal(rig: SlurmRig) -> None:
-    process = command(rig, *SHORT, "schedule.duration_seconds=600", "name=cancelled")
+    process = command(rig, "schedule.duration_seconds=600", "cluster.nodes=2", "name=cancelled")
     job = job_of(process)
     wait_for(trains(rig, "cancelled"))
 

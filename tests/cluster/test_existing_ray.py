@@ -1,0 +1,76 @@
+"""A run on a Ray that others have started, real: it joins, trains, and leaves the Ray as it was."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aiperf.drive.ray.head import own_address
+from aiperf.journal.events import RunEnded, WorkerJoined
+from aiperf.journal.journal import read
+from tests.cluster.slurm_rig import REPOSITORY
+
+SHORT = ("schedule.duration_seconds=45", "schedule.warmup_seconds=5")
+
+
+@contextmanager
+def somebodys_ray() -> Iterator[tuple[str, dict[str, str]]]:
+    """Its head's address, and the environment in which one may speak to it."""
+    folder = tempfile.mkdtemp(prefix="r-", dir="/tmp")
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    host = own_address() or "127.0.0.1"
+    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"]
+    options = [f"--node-ip-address={host}", f"--temp-dir={folder}", "--num-cpus=2", "--include-dashboard=false"]
+    process = subprocess.Popen([*start, *options], env=environment, stdout=subprocess.DEVNULL)
+    try:
+        yield f"{host}:{port}", environment
+    finally:
+        process.terminate()
+        process.wait(60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "aiperf", "+cluster=ray", f"runs={folder}", *words],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+@pytest.mark.slow
+def test_a_run_joins_it_and_leaves_it_as_it_was(tmp_path: Path) -> None:
+    with somebodys_ray() as (address, environment):
+        done = run(environment, tmp_path, f"cluster.address={address}", *SHORT)
+        stranger = run(environment | {"RAY_AUTH_TOKEN": "0" * 64}, tmp_path, f"cluster.address={address}", *SHORT)
+        again = run(
+            environment, tmp_path, f"cluster.address={address}", *SHORT, "cluster.nodes=2", "cluster.patience_seconds=0"
+        )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = tmp_path.glob("*-digits")
+    events = list(read(folder))
+    assert sum(isinstance(event, WorkerJoined) for event in events) == 1
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].reason == "duration"
+    assert stranger.returncode == 2, stranger.stdout + stranger.stderr
+    assert "with its token in RAY_AUTH_TOKEN" in stranger.stderr
+    assert again.returncode == 2
+    assert "found 1 of 2 after 0 s" in again.stderr, "it still stands, and lacks a node"

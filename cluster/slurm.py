@@ -42,6 +42,7 @@ HOPELESS = frozenset(
         "BadConstraints",
         "InvalidAccount",
         "InvalidQOS",
+        "PartitionConfig",
         "PartitionNodeLimit",
         "PartitionTimeLimit",
         "QOSMaxNodePerJobLimit",

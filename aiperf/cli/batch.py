@@ -52,7 +52,6 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
         directory=Path.cwd(),
     )
     job = cluster.job(submission)
-    assert job is not None, f"{cluster.kind} has no jobs"
     if not cluster.wants_submission:
         print(job.script, end="")
         return 0
@@ -66,22 +65,27 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
         print(f"within an allocation: {kept} is carried out here")
         return job.run_here(kept)
     try:
-        number = job.submit(kept)
-        if (state := job.state(number)).is_hopeless:
-            job.cancel(number)
-            raise ClusterError(
-                f"job {number} would wait for ever ({state.reason}), and is cancelled: ask for what the partition allows "
-                "(cluster.nodes, cluster.time, cluster.account, cluster.qos)"
-            )
-    except ClusterError as error:
+        number = _submitted(job, kept)
+        print(f"job {number} is submitted; its script: {kept}")
+        print(f"the run: {', '.join(map(str, job.folders))}")
+        return _followed(job, number) if cluster.wants_following else 0
+    except _NeverStarts as error:
         if is_new:
             kept.unlink()
             for each in job.folders:
                 each.rmdir()
         raise SchedulerRefused(str(error)) from error
-    print(f"job {number} is submitted; its script: {kept}")
-    print(f"the run: {', '.join(map(str, job.folders))}")
-    return _followed(job, number) if cluster.wants_following else 0
+
+
+class _NeverStarts(Exception):
+    """Nothing of the job has begun, and nothing will."""
+
+
+def _submitted(job: BatchJob, script: Path) -> str:
+    try:
+        return job.submit(script)
+    except ClusterError as error:
+        raise _NeverStarts(str(error)) from error
 
 
 def _followed(job: BatchJob, number: str) -> int:
@@ -99,6 +103,12 @@ def _followed(job: BatchJob, number: str) -> int:
                 if state != said:
                     print(_told(number, state), flush=True)
                 said = state
+                if state.is_hopeless:
+                    job.cancel(number)
+                    raise _NeverStarts(
+                        f"job {number} would wait for ever ({state.reason}), and is cancelled: ask for what the partition "
+                        "allows (cluster.nodes, cluster.time, cluster.account, cluster.qos)"
+                    )
             if time.monotonic() - shown > SHOW_SECONDS:
                 shown = time.monotonic()
                 _show(job.folders)

@@ -165,7 +165,7 @@ def test_a_terminal_that_closes_leaves_the_job_running(rig: SlurmRig) -> None:
     ("words", "told"),
     [
         (("cluster.partition=none",), "invalid partition specified: none"),
-        (("cluster.nodes=9",), r"would wait for ever \(PartitionNodeLimit\), and is cancelled"),
+        (("cluster.nodes=9",), r"would wait for ever \(Partition(NodeLimit|Config)\), and is cancelled"),
     ],
 )
 def test_what_cannot_start_is_refused_and_leaves_nothing(rig: SlurmRig, words: tuple[str, ...], told: str) -> None:

@@ -8,6 +8,8 @@ settings.register_profile("aiperf", deadline=None)
 settings.load_profile("aiperf")
 
 REAL_PROCESSES = (
+    "tests/cluster/test_existing_ray",
+    "tests/cluster/test_slurm_real",
     "tests/drive/",
     "tests/train/ranks/",
     "tests/train/collectives/",

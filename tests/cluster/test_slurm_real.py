@@ -1,6 +1,7 @@
 """Whole runs on a real Slurm of several nodes, from one command: their ends, good and bad.
 
-Each trains for real, for a minute or two; CI runs them, and fails where they are skipped (AIPERF_SLURM=required).
+Each trains for real, for a minute or two: `make test-long ARGS=tests/cluster`. With AIPERF_SLURM=required they fail where there is
+no Slurm, instead of being skipped.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Whole runs on a real Slurm of several nodes, from one command: their ends, good and bad.
 
-Each trains for real, for a minute or two: `make test-long ARGS=tests/cluster`. With AIPERF_SLURM=required they fail where there is
-no Slurm, instead of being skipped.
+Each trains for real, for a minute or two: `make test-long ARGS=tests/cluster`. With AIPERF_SLURM=required they fail where there
+is no Slurm, instead of being skipped.
 """
 
 import os

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-DESCRIPTION = """Makes this host a node of the run whose folder it is: the scripts of batch jobs call it, and whoever adds a
-host to a run that goes on. Ends when the run no longer needs it. The folder must be on a file system that all hosts share."""
+DESCRIPTION = """Makes this host a node of the run whose folder it is: the scripts of batch jobs call it, and whoever
+adds a host to a run that goes on. Ends with the run's head. All hosts must share the folder."""
 EXAMPLES = ("/shared/runs/20261121-120000-imagenet",)
 OPTIONS = ""
 

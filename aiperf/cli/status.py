@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-DESCRIPTION = """Shows how a run stands that goes on on another host, or in a batch job, as far as its journal tells. Nothing is
-asked of the run itself."""
+DESCRIPTION = """Shows how a run stands that goes on on another host, or in a batch job, as far as its journal
+tells. Nothing is asked of the run itself."""
 EXAMPLES = ("/shared/runs/20261121-120000-imagenet",)
 OPTIONS = ""
 

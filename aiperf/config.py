@@ -134,7 +134,9 @@ def _type_of(node: DictConfig) -> type[Any]:
 
 
 def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
-    """The dataclasses that a record of a field may be, where the field is a list of records; else none."""
+    """The dataclasses that a record of a field may be, where there is such a field and it is a list of records; else none."""
+    if name not in schema.__dataclass_fields__:
+        return ()
     told: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
     if told is not None:
         return told

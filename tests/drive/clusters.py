@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -79,9 +80,11 @@ class SmallCluster:
         self._cluster.remove_node(self._nodes.pop(node), allow_graceful=False)
 
     def clear(self) -> None:
-        """Takes all hosts away but the head."""
+        """Takes all hosts away but the head, and waits until Ray knows it: a host that is gone is still a place for a while."""
         for node in list(self._nodes):
-            self.kill(node)
+            self._cluster.remove_node(self._nodes.pop(node), allow_graceful=True)
+        while sum(each["Alive"] for each in ray.nodes()) > 1:  # type: ignore[no-untyped-call]
+            time.sleep(0.05)
 
     def close(self) -> None:
         """Leaves nothing."""

@@ -22,7 +22,7 @@ run: setup ## the main job on this machine: about 3 minutes, ends with a score a
 	@$(BIN)/python -m aiperf $(ARGS)
 
 test: setup ## the tests, two at once (under 12 minutes on two cores)
-	@$(PYTEST) -n 2 --dist loadgroup -m "not slow" $(ARGS)
+	@$(PYTEST) -n 2 -m "not slow" $(ARGS)
 
 test-long: setup ## the long tests alone (ARGS=tests/simulate: some of them)
 	@$(PYTEST) -m slow $(ARGS)

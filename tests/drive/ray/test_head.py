@@ -34,14 +34,21 @@ def test_a_node_joins_the_head_that_comes_up_later_and_leaves_with_it(tmp_path: 
             alive = [each for each in ray.nodes() if each["Alive"]]  # type: ignore[no-untyped-call]
             assert len(alive) == 2
             assert stat.S_IMODE(told.stat().st_mode) == 0o600
-            address = json.loads(told.read_text())["address"]
-            assert "RAN" not in come(address, inside=[], token="0" * 64).stdout, "a stranger with another token"
 
         assert not told.exists()
         assert node.wait(30) == 0
     finally:
         node.kill()
         node.wait()
+
+
+@pytest.mark.slow  # Ray tries for a while
+def test_a_stranger_without_the_heads_token_is_refused(tmp_path: Path) -> None:
+    with head_ray(tmp_path, Head(nodes=1, fewest_nodes=1, patience_seconds=0.0)):
+        told = json.loads((tmp_path / HEAD).read_text())
+
+        assert "RAN" not in come(told["address"], inside=[], token="0" * 64).stdout
+        assert "RAN" in come(told["address"], inside=[], token=told["token"]).stdout
 
 
 def test_a_run_that_lacks_nodes_says_who_is_there(tmp_path: Path) -> None:

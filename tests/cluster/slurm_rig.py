@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -194,9 +193,8 @@ class SlurmRig:
             return int(self.ask("sinfo", "--noheader", "--states=idle", "--format=%D") or 0)
         return 0
 
-    def _wait(self, is_so: object, seconds: float = 60.0) -> None:
+    def _wait(self, is_so: Callable[[], bool], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
-        assert callable(is_so)
         while not is_so():
             assert time.monotonic() < deadline, f"Slurm does not come up: see {self.folder}"
             time.sleep(0.1)
@@ -206,10 +204,8 @@ class SlurmRig:
 def slurm(folder: Path, nodes: int) -> Iterator[SlurmRig]:
     """A Slurm of so many nodes, which share `folder`."""
     rig = SlurmRig(folder, nodes)
-    before = signal.getsignal(signal.SIGTERM)
     try:
         rig.up()
         yield rig
     finally:
         rig.down()
-        signal.signal(signal.SIGTERM, before)

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import ray
 
 from aiperf.drive.ray.head import await_nodes
-from aiperf.drive.ray.started_ray import read_environment_anew
-from aiperf.errors import RuntimeNotStarted
+from aiperf.drive.ray.started_ray import named_if_not_started, read_environment_anew
 from cluster.place import Existing
+
+_REMEDY = "Run this on the head of that Ray, with its token in RAY_AUTH_TOKEN, or RAY_AUTH_MODE=disabled where it asks for none"
 
 
 @contextmanager
@@ -23,15 +24,9 @@ def existing_ray(place: Existing) -> Iterator[None]:
         NoWorkers: too few nodes are there in time.
     """
     read_environment_anew()
-    try:
+    offence = f"+cluster=ray joins the Ray at cluster.address; it could not at {place.address}"
+    with named_if_not_started(offence, _REMEDY):
         ray.init(address=place.address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:
-        ray.shutdown()
-        why = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        raise RuntimeNotStarted(
-            f"+cluster=ray joins the Ray at cluster.address; it could not at {place.address}: {why}. Run this on "
-            " the head of that Ray, with its token in RAY_AUTH_TOKEN, or RAY_AUTH_MODE=disabled where it asks for none"
-        ) from error
     try:
         await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
         yield

@@ -24,7 +24,7 @@ def started_ray(folder: Path, **options: Any) -> Iterator[None]:
     from aiperf.drive.ray.daemons import Runtime
 
     with _without_last_words():
-        with _named_if_not_started():
+        with named_if_not_started("a run needs Ray on this machine, and it did not come up", _REMEDY):
             ray.init(
                 address="local",
                 include_dashboard=False,
@@ -60,7 +60,7 @@ def assert_token() -> None:
 
 
 @contextmanager
-def _named_if_not_started() -> Iterator[None]:
+def named_if_not_started(offence: str, remedy: str) -> Iterator[None]:
     """Ray raises whatever comes, a bare Exception when its own 30 s are over, and leaves what it has started. (Ray 2.60)"""
     import ray
 
@@ -69,10 +69,13 @@ def _named_if_not_started() -> Iterator[None]:
     except Exception as error:
         ray.shutdown()
         why = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        raise RuntimeNotStarted(
-            f"a run needs Ray on this machine, and it did not come up: {why}. It gives itself 30 s to start: look whether the "
-            "machine is overloaded, out of memory or out of processes (ulimit -u), and run it again"
-        ) from error
+        raise RuntimeNotStarted(f"{offence}: {why}. {remedy}") from error
+
+
+_REMEDY = (
+    "It gives itself 30 s to start: look whether the machine is overloaded, out of memory or out of processes (ulimit -u), "
+    "and run it again"
+)
 
 
 @contextmanager

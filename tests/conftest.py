@@ -13,6 +13,7 @@ settings.load_profile("aiperf")
 REAL_PROCESSES = (
     "tests/cluster/test_existing_ray",
     "tests/cluster/test_slurm_real",
+    "tests/cluster/test_hosts_rig",
     "tests/drive/",
     "tests/train/ranks/",
     "tests/train/collectives/",

@@ -18,7 +18,7 @@ import pytest
 from aiperf.drive.ray.head import own_address
 from aiperf.journal.events import RunEnded, WorkerJoined
 from aiperf.journal.journal import read
-from tests.cluster.slurm_rig import REPOSITORY
+from tests.cluster.hosts_rig import REPOSITORY
 
 SHORT = ("schedule.duration_seconds=45", "schedule.warmup_seconds=5")
 

@@ -18,7 +18,8 @@ import pytest
 from aiperf.journal.events import RunEnded, RunResumed, RunStarted, TrialPrepared, WorkerJoined, WorkerLost
 from aiperf.journal.journal import read
 from aiperf.report.gather import gather
-from tests.cluster.slurm_rig import REPOSITORY, SlurmRig, missing, slurm
+from tests.cluster.hosts_rig import REPOSITORY
+from tests.cluster.slurm_rig import SlurmRig, missing, slurm
 
 pytestmark = [
     pytest.mark.slow,

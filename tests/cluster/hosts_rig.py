@@ -1,0 +1,183 @@
+"""Hosts on this machine: each has a network, a host name, processes and temporary folders of its own, in namespaces(7).
+
+A host can be switched off whole, and is reached through a bridge alone, so it can be cut off as well. All hosts see one folder
+(what a parallel file system would be) and the repository; /tmp and /dev/shm are each host's own. Needs root and iproute2.
+
+    with hosts(folder, 3) as rig:
+        head = rig.start(rig.names[0], "python", "-m", "aiperf", …)   # a process on that host
+        rig.cut(rig.names[1])                                         # its link is down
+        rig.join(rig.names[1])                                        # and up again
+        rig.off(rig.names[2])                                         # its power fails: all of its processes end at once
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = ("ip", "nsenter", "unshare")
+REPOSITORY = Path(__file__).parent.parent.parent
+
+# The host's first process is its init: whatever runs on it is started by entering its namespaces, and ends with it.
+HOST = """
+set -e
+hostname {name}
+mount --make-rprivate /
+mount --bind {folder}/hosts /etc/hosts
+mkdir -p /run/{name}.shared /run/{name}.product
+mount --bind {folder} /run/{name}.shared
+mount --bind {repository} /run/{name}.product
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mkdir -p {folder} {repository}
+mount --bind /run/{name}.shared {folder}
+mount --bind /run/{name}.product {repository}
+echo up > {folder}/{name}.up
+exec {init}
+"""
+
+
+def missing(*programs: str) -> str | None:
+    """Why no hosts can be made here, with these programs too; None where they can."""
+    absent = [program for program in (*PROGRAMS, *programs) if shutil.which(program) is None]
+    if sys.platform != "linux" or absent:
+        return f"hosts of their own need Linux and {', '.join(absent)}"
+    if os.geteuid() != 0:
+        return "hosts of their own need root, for namespaces"
+    return None
+
+
+class HostsRig:
+    """Use `hosts(folder, count)`."""
+
+    def __init__(self, folder: Path, count: int, *, init: str = "sleep infinity") -> None:
+        """`folder`: what all hosts share. `init`: the shell command that is each host's first process; `{name}` is its name."""
+        self.folder = folder
+        mark = f"{os.getpid() % 10000:04}"
+        self._mark = mark
+        self.subnet = f"10.{40 + secrets.randbelow(20)}.{os.getpid() % 250}"
+        self._bridge = f"asb{mark}"
+        self.names = [f"n{mark}x{number}" for number in range(1, count + 1)]
+        self.address = {name: f"{self.subnet}.{number}" for number, name in enumerate(self.names, start=1)}
+        self.here = f"{self.subnet}.254"
+        """This machine's own address on the bridge."""
+        self._init = init
+        self._hosts: dict[str, subprocess.Popen[bytes]] = {}
+
+    def up(self, environment: Mapping[str, str] | None = None) -> None:
+        """The network, then every host."""
+        known = {"localhost": "127.0.0.1", os.uname().nodename: self.here, **self.address}
+        (self.folder / "hosts").write_text("".join(f"{where} {name}\n" for name, where in known.items()))
+        self._network()
+        for name in self.names:
+            self.on(name, environment)
+
+    def down(self) -> None:
+        """Leaves nothing."""
+        for name in list(self._hosts):
+            self.off(name)
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+        subprocess.run(["ip", "link", "del", self._bridge], stderr=subprocess.DEVNULL)
+
+    def on(self, name: str, environment: Mapping[str, str] | None = None) -> None:
+        """The host boots; returns when processes can be started on it."""
+        up = self.folder / f"{name}.up"
+        up.unlink(missing_ok=True)
+        # ip netns exec would mount another /sys, in which no control groups are found
+        inside = [
+            "nsenter",
+            f"--net=/run/netns/{name}",
+            "unshare",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ]
+        script = HOST.format(
+            name=name, folder=self.folder, repository=REPOSITORY, init=self._init.replace("{name}", name)
+        )
+        with (self.folder / f"{name}.out").open("ab") as out:
+            self._hosts[name] = subprocess.Popen(
+                [*inside, "--mount-proc", "bash", "-c", script],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=environment,
+            )
+        while not up.exists():
+            assert self._hosts[name].poll() is None, (self.folder / f"{name}.out").read_text()
+
+    def off(self, name: str) -> None:
+        """As if the power had failed: all of the host's processes end at once."""
+        host = self._hosts.pop(name)
+        host.kill()
+        host.wait()
+
+    def cut(self, name: str) -> None:
+        """The host's link goes down; its processes go on."""
+        subprocess.run(["ip", "link", "set", self._link(name), "down"], check=True)
+
+    def join(self, name: str) -> None:
+        """The host's link is up again."""
+        subprocess.run(["ip", "link", "set", self._link(name), "up"], check=True)
+
+    def start(
+        self, name: str, *words: str, output: Path, directory: Path, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A process on that host; it can be signalled by the pid that this machine sees."""
+        with output.open("ab") as out:
+            return subprocess.Popen(
+                [*self.entering(name), f"--wd={directory}", "--", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+
+    def entering(self, name: str) -> Sequence[str]:
+        """The command that runs what follows it on that host."""
+        pid = self.init_of(name)
+        return ["nsenter", f"--target={pid}", "--mount", "--uts", "--net", "--pid"]
+
+    def init_of(self, name: str) -> int:
+        """The host's first process, by the pid that this machine sees: a child of unshare."""
+        unshare = self._hosts[name].pid
+        children = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
+        return int(children[0])
+
+    def _link(self, name: str) -> str:
+        return f"as{self._mark}n{self.names.index(name)}"
+
+    def _network(self) -> None:
+        def do(*words: str) -> None:
+            subprocess.run(["ip", *words], check=True)
+
+        do("link", "add", self._bridge, "type", "bridge")
+        do("addr", "add", f"{self.here}/24", "dev", self._bridge)
+        do("link", "set", self._bridge, "up")
+        for name, where in self.address.items():
+            do("netns", "add", name)
+            do("link", "add", self._link(name), "type", "veth", "peer", "name", "eth0", "netns", name)
+            do("link", "set", self._link(name), "master", self._bridge, "up")
+            do("-n", name, "addr", "add", f"{where}/24", "dev", "eth0")
+            do("-n", name, "link", "set", "eth0", "up")
+            do("-n", name, "link", "set", "lo", "up")
+
+
+@contextmanager
+def hosts(folder: Path, count: int, *, init: str = "sleep infinity") -> Iterator[HostsRig]:
+    """So many hosts, which share `folder`."""
+    rig = HostsRig(folder, count, init=init)
+    try:
+        rig.up()
+        yield rig
+    finally:
+        rig.down()

@@ -1,4 +1,4 @@
-"""The hosts that other tests build on are what they say: alone with their processes and files, and reached by the bridge alone."""
+"""The hosts that other tests build on are what they say: alone with their processes, reached by the bridge alone."""
 
 import subprocess
 from pathlib import Path

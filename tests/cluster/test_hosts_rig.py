@@ -11,7 +11,9 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no hosts: {missi
 
 
 def said(rig: HostsRig, name: str, script: str) -> str:
-    return subprocess.run([*rig.entering(name), "bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [*rig.entering(name), "bash", "-c", script], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def reaches(rig: HostsRig, name: str, other: str) -> bool:

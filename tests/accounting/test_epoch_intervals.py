@@ -27,6 +27,7 @@ from aiperf.simulate.audit import laws
 from aiperf.simulate.audit.laws import BrokenLaw
 from aiperf.simulate.audit.random_runs import _opening, cheap, random_case
 from aiperf.simulate.audit.shadow_model import ShadowModel
+from aiperf.simulate.audit.true_work import Simulated
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.profile import profile
@@ -51,7 +52,7 @@ def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, Task]:
 
 def verdict(events: Iterable[AnyEvent], ground_truth: GroundTruth, task: Task) -> tuple[str, int | None] | None:
     """The law that the auditor finds broken, and the trial concerned."""
-    record = ShadowModel(ground_truth, task)
+    record = ShadowModel(Simulated(ground_truth, task))
     try:
         for event in events:
             record.take(event)

@@ -6,33 +6,31 @@ interpret, work log and score.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.drive.driver import TURN_SECONDS, Driver
 from aiperf.drive.session import Standing
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
 from aiperf.rules.replay import state_after
+from aiperf.simulate.audit.added_up import check_work_log
 from aiperf.simulate.audit.laws import (
     DUE,
     ENDS,
     GENERATIONS,
     IDLE,
     LIMITS,
-    ONCE,
     ONE_TRIAL,
     REPLAY,
-    SCORE,
     WAITS,
     WRITTEN,
     BrokenLaw,
 )
 from aiperf.simulate.audit.shadow_model import ShadowModel
+from aiperf.simulate.audit.true_work import Simulated
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.simulated_attempt import Task
 
@@ -51,7 +49,7 @@ class Auditor:
         self._task = task
         self._draw = draw
         self._replays = replays
-        self._shadow = ShadowModel(ground_truth, task)
+        self._shadow = ShadowModel(Simulated(ground_truth, task))
         self._last: Driver | None = None
         """The driver of this incarnation, once it has finished a turn."""
 
@@ -105,7 +103,7 @@ class Auditor:
             raise BrokenLaw(ENDS, f"its time of {started.duration_seconds:.0f} s is up, and it has not ended")
         if self._last is not None and self._last.run.ended is not None:
             self._compare(self._last)
-        self._check_work_log(path)
+        check_work_log(self._shadow, self._task, work_log(read(path)))
         self._check_generations()
 
     def _check_orders(self) -> None:
@@ -172,42 +170,3 @@ class Auditor:
                 )
         if work_log(events) != driver.work_log:
             raise BrokenLaw(REPLAY, "the live work log is not that of the journal")
-
-    def _check_work_log(self, path: Path) -> None:
-        kept = work_log(read(path))
-        assert self._shadow.started is not None and self._shadow.ended is not None
-        begin, end = (
-            self._shadow.started.warmup_seconds,
-            min(self._shadow.ended.at, self._shadow.started.duration_seconds),
-        )
-        inside: list[float] = []
-        logged_of: dict[int, float] = {}
-        for number, flops in zip(kept.intervals.trial, kept.intervals.flops, strict=True):
-            logged_of[number] = logged_of.get(number, 0.0) + flops  # whole numbers below 2^53: exact in any order
-        for trial in self._shadow.trials.values():
-            training, validation = trial.shadow_trial.operations
-            total = 0
-            for epoch, rows in trial.shadow_trial.rows.items():
-                images = (sum(row.training for row in rows), sum(row.validation for row in rows))
-                if images[0] > self._task.training_images or images[1] > self._task.validation_images:
-                    raise BrokenLaw(
-                        ONCE, f"{images} images of epoch {epoch} of trial {trial.number} count", trial.number
-                    )
-                for row in rows:
-                    done = row.training * training + row.validation * validation
-                    total += done
-                    length = row.end - row.start
-                    overlap = min(row.end, end) - max(row.start, begin)
-                    if length > 0:
-                        inside.append(done * max(0.0, overlap) / length)
-                    elif begin < row.end <= end:
-                        inside.append(done)
-            logged = logged_of.get(trial.number, 0.0)
-            if not math.isclose(logged, total, rel_tol=1e-12):
-                raise BrokenLaw(
-                    ONCE, f"trial {trial.number}: {logged!r} operations in the work log, {total!r} done", trial.number
-                )
-        found = score(kept).flops_per_second
-        expected = math.fsum(inside) / (end - begin) if end > begin else None
-        if (found is None) != (expected is None) or (found and not math.isclose(found, expected or 0.0, rel_tol=1e-9)):
-            raise BrokenLaw(SCORE, f"{found!r} FLOPS, by the work done {expected!r}")

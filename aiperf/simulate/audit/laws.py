@@ -9,6 +9,7 @@ class BrokenLaw(Exception):
     def __init__(self, law: str, what: str, trial: int | None = None) -> None:
         super().__init__(f"{law}: {what}")
         self.law = law
+        self.what = what
         self.trial = trial
 
 

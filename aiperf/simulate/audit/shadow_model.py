@@ -56,8 +56,7 @@ from aiperf.simulate.audit.laws import (
     BrokenLaw,
 )
 from aiperf.simulate.audit.shadow_trial import ShadowTrial
-from aiperf.simulate.model.ground_truth import GroundTruth
-from aiperf.simulate.model.simulated_attempt import Task
+from aiperf.simulate.audit.true_work import TrueWork
 
 
 @dataclass(slots=True)
@@ -77,6 +76,8 @@ class Trial:
     """waiting, running, lost, withdrawn, finished, failed"""
     worker: int | None = None
     attempt: int = 0
+    ranks: int = 1
+    """Of its attempt: its worker's, until it is prepared and says so itself."""
     losses: int = 0
     """Attempts that ended with the worker or in it."""
 
@@ -88,6 +89,7 @@ class Worker:
     rounds: int
     """It has begun."""
     host: str
+    ranks: int
     trial: int | None = None
     interval_end: float = 0.0
     waiting: set[int] = field(default_factory=set)
@@ -100,8 +102,7 @@ class Worker:
 class ShadowModel:
     """A fold: `take` each event as it stands in the journal; raises BrokenLaw at the first that breaks one."""
 
-    ground_truth: GroundTruth
-    task: Task
+    true_work: TrueWork
     line: int = 0
     at: float = 0.0
     started: RunStarted | None = None
@@ -141,7 +142,7 @@ class ShadowModel:
         self.at = event.at
 
     def _take(self, event: AnyEvent) -> None:
-        if self.ended is not None:
+        if self.ended is not None and not (isinstance(event, RunResumed) and self.ended.reason == "interrupted"):
             raise BrokenLaw(ENDS, f"{type(event).__name__} came after the end")
         match event:
             case RunStarted():
@@ -152,13 +153,14 @@ class ShadowModel:
             case RunResumed():
                 if event.down_seconds != event.at - self.at:
                     raise BrokenLaw(TIME, f"down for {event.down_seconds!r} s, but {event.at - self.at!r} s went by")
+                self.ended = None
                 for number in list(self.workers):
                     self._worker_gone(number, counts=False)
             case WorkerJoined():
                 if event.worker in self.seen:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} came up twice")
                 self.seen.add(event.worker)
-                self.workers[event.worker] = Worker(self._rounds_for(event.host), event.host)
+                self.workers[event.worker] = Worker(self._rounds_for(event.host), event.host, event.ranks)
             case WorkerLost():
                 if event.worker not in self.workers:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} was lost, and was not there")
@@ -178,10 +180,7 @@ class ShadowModel:
                     request.worker,
                     request.wants_start,
                     event.parent,
-                    ShadowTrial(
-                        (event.forward_flops + event.backward_flops, event.validation_flops),
-                        (self.task.training_images, self.task.validation_images),
-                    ),
+                    ShadowTrial((event.forward_flops + event.backward_flops, event.validation_flops)),
                 )
                 if event.parent is not None:
                     self.descent.append((request.round, self.trials[event.parent].round))
@@ -193,7 +192,9 @@ class ShadowModel:
             case TrialStarted():
                 self._started(event)
             case TrialPrepared():
-                self._current(event.trial, event.attempt)
+                prepared = self._current(event.trial, event.attempt)
+                prepared.ranks = event.ranks
+                self._count_epoch(prepared)
             case Progress():
                 self._worked(event, event)
             case EpochFinished():
@@ -202,7 +203,9 @@ class ShadowModel:
                     self._worked(event, event.interval)
                 trial.shadow_trial.end_epoch(event)
             case BatchReduced():
-                self._current(event.trial, event.attempt).shadow_trial.begin_again(event)
+                reduced = self._current(event.trial, event.attempt)
+                reduced.shadow_trial.begin_again(event)
+                self._count_epoch(reduced)
             case TrialFinished():
                 self._finished(event)
             case TrialLost():
@@ -241,6 +244,10 @@ class ShadowModel:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} lost its {event.helper}, and was never there")
             case _:
                 assert_never(event)
+
+    def _count_epoch(self, trial: Trial) -> None:
+        shadow = trial.shadow_trial
+        shadow.whole = self.true_work.whole_epoch(shadow.batch_size, trial.ranks)
 
     def _known(self, number: int) -> Trial:
         if number not in self.trials:
@@ -406,6 +413,8 @@ class ShadowModel:
             )
         worker.trial = event.trial
         trial.shadow_trial.begin(event)
+        trial.ranks = worker.ranks
+        self._count_epoch(trial)
         trial.state, trial.worker, trial.attempt = "running", event.worker, event.attempt
 
     def _has_weights(self, trial: Trial) -> bool:
@@ -437,7 +446,7 @@ class ShadowModel:
                 f"ended at {worker.interval_end!r}",
                 event.trial,
             )
-        reached = self.ground_truth.sums[event.trial, event.attempt].get(event.epoch, set())
+        reached = self.true_work.reached(event.trial, event.attempt, event.epoch)
         trial.shadow_trial.book(event, work, reached)
         worker.interval_end = work.end
 

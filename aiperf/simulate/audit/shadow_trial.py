@@ -6,12 +6,13 @@ It shares no code with interpret, the work log and score, so that a mistake ther
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiperf.journal.events import BatchReduced, EpochFinished, Progress, TrialStarted, Work
 from aiperf.simulate.audit.laws import LOST, ONCE, SCORE, BrokenLaw
+from aiperf.simulate.audit.true_work import Sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,14 @@ class ShadowTrial:
 
     operations: tuple[int, int]
     """Of one image in training and in validation."""
-    whole: tuple[int, int]
-    """Training and validation images of an epoch."""
     saved: int = 0
     """The last epoch with a checkpoint."""
     epoch: int = 1
     """In progress."""
     batch_size: int = 0
     """Of its pass."""
+    whole: tuple[int, int] = (0, 0)
+    """Training and validation images of an epoch of the attempt."""
     images: tuple[int, int] = (0, 0)
     """Of its pass so far."""
     validation_losses: list[float] = field(default_factory=list)
@@ -63,8 +64,8 @@ class ShadowTrial:
         self.rows.pop(self.epoch, None)
         self.batch_size, self.images = event.to_batch_size, (0, 0)
 
-    def book(self, event: Progress | EpochFinished, work: Work, reached: set[tuple[int, int, int]]) -> None:
-        """An interval; `reached`: (training images, validation images, batch size) that the attempt truly spoke of."""
+    def book(self, event: Progress | EpochFinished, work: Work, reached: Collection[Sums] | None) -> None:
+        """An interval; `reached`: what the attempt truly spoke of, where that is known."""
         if event.epoch != self.epoch:
             raise BrokenLaw(ONCE, f"trial {event.trial} is in epoch {self.epoch}, not {event.epoch}", event.trial)
         for name in ("busy", "communication", "validation", "input", "checkpoint"):
@@ -72,15 +73,12 @@ class ShadowTrial:
             if not 0 <= seconds <= work.end - work.start:
                 raise BrokenLaw(SCORE, f"{seconds!r} s {name} in {work.end - work.start!r} s", event.trial)
         images = (self.images[0] + work.training_images, self.images[1] + work.validation_images)
-        is_true = (*images, self.batch_size) in reached
-        if images == self.whole:
-            # The word of an epoch that has ended may come after one that the next is begun again with a smaller batch.
-            is_true = any((training, validation) == images for training, validation, _ in reached)
-        if not is_true or min(work.training_images, work.validation_images) < 0:
+        if not self._can_be(images, reached) or min(work.training_images, work.validation_images) < 0:
+            known = "" if reached is None else f" spoke of (training, validation, batch) {sorted(reached)}"
             raise BrokenLaw(
                 ONCE,
                 f"{images} images of epoch {event.epoch} of trial {event.trial} are booked at batch {self.batch_size}; attempt "
-                f"{event.attempt} spoke of (training, validation, batch) {sorted(reached)}",
+                f"{event.attempt}{known or f' has epochs of {self.whole}'}",
                 event.trial,
             )
         self.images = images
@@ -89,6 +87,14 @@ class ShadowTrial:
             self.rows[event.epoch] = []
         row = Row(work.start, work.end, work.training_images, work.validation_images)
         self.rows.setdefault(event.epoch, []).append(row)
+
+    def _can_be(self, images: tuple[int, int], reached: Collection[Sums] | None) -> bool:
+        if reached is None:
+            return images[0] <= self.whole[0] and images[1] <= self.whole[1]
+        if images == self.whole:
+            # The word of an epoch that has ended may come after one that the next is begun again with a smaller batch.
+            return any((training, validation) == images for training, validation, _ in reached)
+        return (*images, self.batch_size) in reached
 
     def end_epoch(self, event: EpochFinished) -> None:
         """All its images are booked."""

@@ -1,0 +1,104 @@
+"""The auditor finds in the journal of a real run what it finds in simulated ones, and nothing in an honest one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aiperf.journal.events import (
+    AnyEvent,
+    EpochFinished,
+    RunEnded,
+    RunResumed,
+    TrialPrepared,
+    TrialStarted,
+    WorkerJoined,
+)
+from aiperf.journal.journal import read
+from aiperf.simulate.audit import laws
+from aiperf.simulate.audit.journal_audit import audit
+from aiperf.simulate.audit.laws import BrokenLaw
+
+REAL = Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl"
+"""A run of two ranks on one machine, killed and resumed."""
+
+
+def lines() -> list[AnyEvent]:
+    return list(read(REAL))
+
+
+def last(events: list[AnyEvent], kind: type) -> int:
+    return max(place for place, event in enumerate(events) if isinstance(event, kind))
+
+
+def changed(kind: type, **fields: Callable[[object], object]) -> Callable[[list[AnyEvent]], None]:
+    def change(events: list[AnyEvent]) -> None:
+        place = last(events, kind)
+        event = events[place]
+        events[place] = msgspec.structs.replace(
+            event, **{name: to(getattr(event, name)) for name, to in fields.items()}
+        )
+
+    return change
+
+
+def of_interval(**by: float) -> Callable[[object], object]:
+    return lambda interval: msgspec.structs.replace(
+        interval, **{name: getattr(interval, name) + more for name, more in by.items()}
+    )
+
+
+def doubled(kind: type) -> Callable[[list[AnyEvent]], None]:
+    def change(events: list[AnyEvent]) -> None:
+        place = last(events, kind)
+        events.insert(place, events[place])
+
+    return change
+
+
+DEFECTS: dict[str, tuple[Callable[[list[AnyEvent]], None], str]] = {
+    "an image too many": (changed(EpochFinished, interval=of_interval(training_images=1)), laws.ONCE),
+    "an image too few": (changed(EpochFinished, interval=of_interval(training_images=-1)), laws.LOST),
+    "ranks that make other steps": (changed(TrialPrepared, ranks=lambda ranks: 3), laws.ONCE),
+    "an epoch said twice": (doubled(EpochFinished), laws.TIME),
+    "a worker that comes up twice": (doubled(WorkerJoined), laws.PRESENT),
+    "an attempt skipped": (changed(TrialStarted, attempt=lambda attempt: attempt + 1), laws.LIMITS),
+    "an interval begun before": (changed(EpochFinished, interval=of_interval(start=-1e3)), laws.TIME),
+}
+
+
+def test_the_journal_of_a_real_run_that_was_killed_and_resumed_balances() -> None:
+    events = lines()
+    assert any(isinstance(event, RunResumed) for event in events)
+
+    assert len(audit(events).trials) > 5
+
+
+def test_a_run_that_was_interrupted_and_goes_on_is_no_fault() -> None:
+    events = lines()
+    place = last(events, RunResumed)
+    ended = RunEnded(at=events[place - 1].at, reason="interrupted")
+
+    audit([*events[:place], ended, *(shifted(event) for event in events[place:])])
+    with pytest.raises(BrokenLaw, match=laws.ENDS):
+        audit([*events[:place], ended, *events[place + 1 :]])
+
+
+def shifted(event: AnyEvent) -> AnyEvent:
+    """The same one line later."""
+    return msgspec.structs.replace(event, position=event.position + 1) if hasattr(event, "position") else event
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_what_no_honest_run_writes_is_found(defect: str) -> None:
+    events = lines()
+    change, law = DEFECTS[defect]
+    change(events)
+
+    with pytest.raises(BrokenLaw) as broken:
+        audit(events)
+
+    assert broken.value.law == law, broken.value

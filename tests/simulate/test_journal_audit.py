@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,7 +35,7 @@ def last(events: list[AnyEvent], kind: type) -> int:
     return max(place for place, event in enumerate(events) if isinstance(event, kind))
 
 
-def changed(kind: type, **fields: Callable[[object], object]) -> Callable[[list[AnyEvent]], None]:
+def changed(kind: type, **fields: Callable[[Any], Any]) -> Callable[[list[AnyEvent]], None]:
     def change(events: list[AnyEvent]) -> None:
         place = last(events, kind)
         event = events[place]
@@ -45,7 +46,7 @@ def changed(kind: type, **fields: Callable[[object], object]) -> Callable[[list[
     return change
 
 
-def of_interval(**by: float) -> Callable[[object], object]:
+def of_interval(**by: float) -> Callable[[Any], Any]:
     return lambda interval: msgspec.structs.replace(
         interval, **{name: getattr(interval, name) + more for name, more in by.items()}
     )

@@ -27,6 +27,7 @@ from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
 from aiperf.option_records import Records, check_field, check_record
 from aiperf.option_words import Options, check, fields_of_records
+from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.train.trainer_config import TrainerConf
 from cluster.faults import FAULTS, FaultConf, UnusableFault
@@ -74,6 +75,7 @@ class RunConf:
     budget: BudgetConf = field(default_factory=BudgetConf)
     batch: BatchConf = field(default_factory=BatchConf)
     limits: LimitsConf = field(default_factory=LimitsConf)
+    preflight: PreflightConf = field(default_factory=PreflightConf)
     cluster: ClusterConf | None = None
     """Where to run: absent means this machine; otherwise +cluster=NAME."""
     name: str | None = None
@@ -334,7 +336,7 @@ def from_plain(plain: dict[str, Any]) -> RunConf:
     """
     told = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
     for part, schemas in schemas_of_parts().items():
-        if plain[part] is not None:
+        if plain.get(part) is not None:  # a part that a journal lacks came later: it is as it is by default
             told[part] = _part_from_plain(plain[part], _chosen(part, schemas, plain[part]), part)
     return RunConf(**told)
 

@@ -23,6 +23,7 @@ from aiperf.journal.events import (
     EpochFinished,
     HelperLost,
     ImagesSkipped,
+    NodeChecked,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -203,7 +204,7 @@ class WorkLog:
                 self.unwritten.append(event)
             case ImagesSkipped():
                 self.skipped.update(event.files)
-            case CeilingMeasured() | CheckpointDropped() | CheckpointWritten() | TrialHeartbeat():
+            case CeilingMeasured() | CheckpointDropped() | CheckpointWritten() | TrialHeartbeat() | NodeChecked():
                 pass
             case _:
                 assert_never(event)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the journal's lines, as they are written; docs/events.md holds its history, tools/events_history.txt its lines."""
 SCHEMAS_READ = range(1, SCHEMA + 1)
 """Versions that are read: what an older one does not have is its default."""
@@ -144,6 +144,27 @@ class WorkerNotStarted(Event, frozen=True, kw_only=True):
     failures: int
     """Starts in a row that failed there, this one included; 0: none was tried, since the place holds no worker of the run's."""
     reason: str
+
+
+class NodeChecked(Event, frozen=True, kw_only=True):
+    """A node went through preflight (docs/preflight.md). The line stands right after the one that a driver began with; that of
+    a node that joined later stands before its worker's."""
+
+    address: str
+    """As the cluster reaches it."""
+    host: str
+    readings: dict[str, Any]
+    """By probe: all that was measured, raw."""
+    faults: list[str]
+    """What is wrong with it, each beginning with the probe's name."""
+    notes: list[str]
+    """What was not judged, and why."""
+    excluded: bool
+    """No worker is placed on it until the driver's end."""
+    clock_offset_seconds: float | None = None
+    """Of its wall clock against that of the driver's host; above 0 it is ahead. None: not measured."""
+    clock_error_seconds: float | None = None
+    """The offset may be wrong by so much."""
 
 
 class HelperLost(Event, frozen=True, kw_only=True):
@@ -441,6 +462,7 @@ AnyEvent = (
     | WorkerJoined
     | WorkerLost
     | WorkerNotStarted
+    | NodeChecked
     | HelperLost
     | CeilingMeasured
     | ProposalRequested

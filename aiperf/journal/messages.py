@@ -116,6 +116,19 @@ class NotStarted(_Message, frozen=True, kw_only=True):
     reason: str
 
 
+class Inspected(_Message, frozen=True, kw_only=True):
+    """A node that joined has gone through preflight."""
+
+    address: str
+    host: str
+    readings: dict[str, Any]
+    faults: list[str]
+    notes: list[str]
+    excluded: bool
+    clock_offset_seconds: float | None
+    clock_error_seconds: float | None
+
+
 class HelperDown(_Message, frozen=True, kw_only=True):
     """A process beside a worker, its recorder or its generator, died; another takes its place."""
 
@@ -277,6 +290,7 @@ Word = (
     WorkerUp
     | WorkerDown
     | NotStarted
+    | Inspected
     | HelperDown
     | Ceiling
     | Proposed

@@ -21,6 +21,7 @@ from aiperf.journal.events import (
     EpochFinished,
     HelperLost,
     ImagesSkipped,
+    NodeChecked,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -139,6 +140,11 @@ class Validator:
                 self._gone(event.worker)
             case WorkerNotStarted():
                 whole("failures", event.failures, 0, LARGEST)
+            case NodeChecked():
+                must(event.excluded <= bool(event.faults), "a node is excluded for a fault", "none")
+                for name in ("clock_offset_seconds", "clock_error_seconds"):
+                    value = getattr(event, name)
+                    must(value is None or abs(value) <= LARGEST_SECONDS, f"{name} is a number of seconds", repr(value))
             case HelperLost():
                 self._there(event.worker)
                 if event.helper not in ("recorder", "generator"):

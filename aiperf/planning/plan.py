@@ -84,6 +84,7 @@ def check_options(conf: RunConf) -> None:
     """
     conf.schedule.check()
     conf.limits.check()
+    conf.preflight.check()
     _folder_name(conf)
     if conf.seed < 0:
         raise BadConfiguration(f"seed is at least 0; found {conf.seed!r}")

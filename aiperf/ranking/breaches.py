@@ -74,6 +74,10 @@ class Candidate:
     rolled_back_lines: int
     largest_mfu: float | None
     """None: there is no dense peak to hold the work against."""
+    nodes_checked: int
+    """By preflight, over the whole run: each node once."""
+    nodes_excluded: int
+    """Of these, those that got no worker for a fault."""
     beside_master: tuple[str, ...] | None
     """Hosts that a driver ran on while one of their workers trained in the valid window; None: the journal does not tell."""
 
@@ -185,6 +189,17 @@ def _master(run: Candidate) -> Breach | None:
     return Breach(rule, f"a worker trained on the driver's host, {', '.join(run.beside_master)}", remedy)
 
 
+def _excluded(run: Candidate) -> Breach | None:
+    most = (run.config.get("preflight") or {}).get("most_excluded")
+    if not run.nodes_excluded or most is None or run.nodes_excluded <= most * run.nodes_checked:
+        return None
+    return Breach(
+        f"at most {share(most)} of the nodes excluded (preflight.most_excluded): a score is a machine's, not its best part's",
+        f"{run.nodes_excluded} of {run.nodes_checked} were, by preflight",
+        "mend the nodes that the report names, or leave them out of the job",
+    )
+
+
 def of_option(found: Found) -> Breach:
     """An option that is not as the table has it, in words."""
     required = found.required
@@ -200,7 +215,7 @@ def of_option(found: Found) -> Breach:
 Rule = Callable[[Candidate], Breach | None]
 
 OF_THE_CONFIGURATION: tuple[Rule, ...] = (_dataset, _start, _searcher, _tuning, _warmup, _window)
-OF_THE_RESULT: tuple[Rule, ...] = (_length, _rollback, _precision, _error, _peak, _master)
+OF_THE_RESULT: tuple[Rule, ...] = (_length, _rollback, _precision, _error, _peak, _master, _excluded)
 """In the order in which breaches are shown. That the journal is intact was checked when it was read."""
 
 

@@ -22,6 +22,7 @@ from aiperf.journal.events import (
     EpochFinished,
     HelperLost,
     ImagesSkipped,
+    NodeChecked,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -79,6 +80,8 @@ class Collected:
     best_accuracy: float = -1.0
     requested: int = 0
     batch_reductions: int = 0
+    checks: list[NodeChecked] = field(default_factory=list)
+    """In the order in which they were written."""
     versions_changed: dict[str, None] = field(default_factory=dict)
 
 
@@ -109,6 +112,8 @@ def _take(run: Collected, event: AnyEvent) -> None:
             _resumed(run, event)
         case WorkerJoined():
             run.workers[event.worker] = event
+        case NodeChecked():
+            run.checks.append(event)
         case ProposalRequested():
             run.requested += 1
         case TrialProposed():

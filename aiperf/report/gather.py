@@ -293,6 +293,8 @@ def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: fl
             precisions=frozenset(preparation.precision for preparation in run.work_log.preparations),
             error=result.error,
             largest_mfu=mfu,
+            nodes_checked=len({check.address for check in run.checks}),
+            nodes_excluded=len({check.address for check in run.checks if check.excluded}),
             beside_master=_beside_master(run, inside),
         )
     )

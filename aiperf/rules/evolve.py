@@ -19,6 +19,7 @@ from aiperf.journal.events import (
     EpochFinished,
     HelperLost,
     ImagesSkipped,
+    NodeChecked,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -98,7 +99,7 @@ def evolve(run: Run, event: AnyEvent) -> None:
                 workers.gone(run, present, event)
         case RunEnded():
             run.ended = event.reason
-        case WorkerNotStarted() | HelperLost():
+        case WorkerNotStarted() | NodeChecked() | HelperLost():
             pass  # it is for readers alone
         case RunStarted():
             raise AssertionError("it was refused before")

@@ -21,6 +21,7 @@ from aiperf.journal.events import (
     HelperLost,
     ImagesSkipped,
     Interval,
+    NodeChecked,
     Progress,
     TrialFailed,
     TrialFinished,
@@ -40,6 +41,7 @@ from aiperf.journal.messages import (
     EpochDone,
     Heartbeat,
     HelperDown,
+    Inspected,
     NotStarted,
     OutOfMemory,
     Prepared,
@@ -57,6 +59,7 @@ HeardWord = (
     WorkerUp
     | WorkerDown
     | NotStarted
+    | Inspected
     | HelperDown
     | Ceiling
     | Prepared
@@ -106,6 +109,8 @@ def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
             return [WorkerLost(at=now, worker=word.worker, reason=word.reason, released=word.released)]
         case NotStarted():
             return [WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
+        case Inspected():
+            return [NodeChecked(at=now, **msgspec.structs.asdict(word))]
         case HelperDown():
             if word.worker not in run.workers:
                 return []

@@ -1,8 +1,12 @@
-"""The host's network: its interfaces and InfiniBand ports with their speed, as the kernel says in /sys/class."""
+"""The host's network: its interfaces and InfiniBand ports with their speed, as the kernel says."""
 
 from __future__ import annotations
 
+import fcntl
+import ipaddress
 import re
+import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,3 +58,21 @@ def _read(file: Path) -> str | None:
         return file.read_text().strip() or None
     except OSError:  # not there, or EINVAL of a link that is down: not known
         return None
+
+
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
+
+
+def interface_of(address: str) -> str:
+    """The interface that carries this IPv4 address on this host. Raises OSError where none does."""
+    if ipaddress.ip_address(address).is_loopback:
+        return "lo"  # all of 127.0.0.0/8 is its, though it shows one
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                told = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:  # it has none
+                continue
+            if socket.inet_ntoa(told[20:24]) == address:
+                return name
+    raise OSError(f"no interface of this host carries {address}")

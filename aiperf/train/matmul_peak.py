@@ -21,10 +21,17 @@ are reused 2048 times, so that the cores and not the memory are measured."""
 def measured_matmul_flops(dtype: CpuDataType, threads: int, seconds: float = 1.0) -> float:
     """FLOPS of the fastest of the square matrix products that fit into `seconds`, on `threads` threads.
 
-    The fastest and not the mean, since a peak is what nothing else disturbs. The matrices are the largest of SIDES of
-    which one product is expected to take less than half the time: a processor without units for a type can be 500 times
-    slower in it (FP16 without AVX512-FP16). A product is 2·side³ operations (multiply-accumulate = 2). The process's
-    number of threads is changed meanwhile: call it when nothing else computes.
+    The fastest and not the mean, since a peak is what nothing else disturbs. See `matmul_rates`.
+    """
+    return max(matmul_rates(dtype, threads, seconds))
+
+
+def matmul_rates(dtype: CpuDataType, threads: int, seconds: float = 1.0) -> list[float]:
+    """FLOPS of each of the square matrix products that fit into `seconds`, on `threads` threads; one at least.
+
+    The matrices are the largest of SIDES of which one product is expected to take less than half the time: a processor without
+    units for a type can be 500 times slower in it (FP16 without AVX512-FP16). A product is 2·side³ operations
+    (multiply-accumulate = 2). The process's number of threads is changed meanwhile: call it when nothing else computes.
     """
     if threads < 1:
         raise ValueError(f"a matrix product takes at least one thread; threads={threads!r}")
@@ -32,16 +39,16 @@ def measured_matmul_flops(dtype: CpuDataType, threads: int, seconds: float = 1.0
     torch.set_num_threads(threads)
     try:
         end = time.perf_counter() + seconds
-        flops = 0.0
+        rates: list[float] = []
         for side in SIDES:
-            if flops and 2 * side**3 / flops > seconds / 2:
+            if rates and 2 * side**3 / rates[-1] > seconds / 2:
                 break
             product = _Product(side, _torch_type(dtype))
             product.seconds()  # the first allocates and, in some libraries, compiles
-            flops = 2 * side**3 / product.seconds()
+            rates.append(2 * side**3 / product.seconds())
         while time.perf_counter() < end:
-            flops = max(flops, 2 * product.side**3 / product.seconds())
-        return flops
+            rates.append(2 * product.side**3 / product.seconds())
+        return rates
     finally:
         torch.set_num_threads(threads_before)
 

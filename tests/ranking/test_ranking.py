@@ -50,6 +50,8 @@ RANKED = Candidate(
     devices=frozenset({"NVIDIA A100-SXM4-80GB"}),
     error=0.25,
     largest_mfu=0.4,
+    nodes_checked=64,
+    nodes_excluded=6,
     beside_master=(),
 )
 
@@ -105,6 +107,7 @@ CHANGES: list[dict[str, Any]] = [
     {"rolled_back_lines": 7},
     {"largest_mfu": None},
     {"precisions": frozenset()},
+    {"nodes_excluded": 7},
     {"beside_master": ("n0",)},
     {"beside_master": None},
     {"images": {}},

@@ -18,6 +18,7 @@ from aiperf.journal.events import (
     EpochFinished,
     HelperLost,
     ImagesSkipped,
+    NodeChecked,
     Progress,
     ProposalRequested,
     RunEnded,
@@ -237,6 +238,8 @@ class ShadowModel:
             case CeilingMeasured():
                 if not self._ceilings or event.batch_size < self._ceilings[-1][1]:
                     self._ceilings.append((self.line, event.batch_size))
+            case NodeChecked():
+                pass  # what it allows is the executor's matter
             case WorkerNotStarted():
                 pass  # nobody was there, and nobody is gone
             case HelperLost():

@@ -1,0 +1,64 @@
+"""Which nodes exchange with which: rounds of disjoint pairs, a function of how many nodes there are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+MOST_FOR_ALL_PAIRS = 16
+RANDOM_ROUNDS = 4
+"""Besides the ring of neighbours, where there are more nodes than MOST_FOR_ALL_PAIRS: a switch that is slow shows between
+nodes that are no neighbours."""
+
+Round = tuple[tuple[int, int], ...]
+
+
+def rounds(nodes: int, seed: int = 0) -> tuple[Round, ...]:
+    """Pairs of nodes 0 … nodes - 1. In a round nobody is twice; no pair comes twice; every node has a partner in some round.
+
+    Up to 16 nodes all pairs, by the circle method (Kirkman 1847): nodes - 1 rounds, or `nodes` of an odd number. Of more: the
+    ring of neighbours in two rounds, or three, then RANDOM_ROUNDS rounds of pairs drawn at random.
+    """
+    if nodes < 2:
+        return ()
+    if nodes <= MOST_FOR_ALL_PAIRS:
+        return _all_pairs(nodes)
+    ring = [tuple((i, (i + 1) % nodes) for i in range(start, nodes - 1 + start, 2)) for start in (0, 1)]
+    if nodes % 2:
+        ring = [ring[0], tuple((i, i + 1) for i in range(1, nodes - 1, 2)), ((nodes - 1, 0),)]
+    drawn = random.Random(seed)
+    known = {frozenset(pair) for each in ring for pair in each}
+    for _ in range(RANDOM_ROUNDS):
+        order = list(range(nodes))
+        drawn.shuffle(order)
+        pairs = zip(order[::2], order[1::2], strict=False)
+        fresh = tuple((min(pair), max(pair)) for pair in pairs if frozenset(pair) not in known)
+        known |= {frozenset(pair) for pair in fresh}
+        ring.append(fresh)
+    return tuple(ring)
+
+
+def _all_pairs(nodes: int) -> tuple[Round, ...]:
+    circle: list[int | None] = [*range(nodes), *([None] if nodes % 2 else [])]
+    found: list[Round] = []
+    for _ in range(len(circle) - 1):
+        half = len(circle) // 2
+        sides = zip(circle[:half], reversed(circle[half:]), strict=True)
+        found.append(tuple((min(a, b), max(a, b)) for a, b in sides if a is not None and b is not None))
+        circle = [circle[0], circle[-1], *circle[1:-1]]
+    return tuple(found)
+
+
+def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
+    """Whose fault failed exchanges are: each blamed node, with the partners that it failed with.
+
+    A node that has exchanged with anybody is not blamed for those that have exchanged with nobody. Where both ends of a failed
+    pair have, or neither has, nobody can tell: both are blamed.
+    """
+    well = {node for pair in done for node in pair}
+    found: dict[int, list[int]] = {}
+    for pair in broken:
+        for node, partner in (pair, pair[::-1]):
+            if node not in well or partner in well:
+                found.setdefault(node, []).append(partner)
+    return {node: sorted(found[node]) for node in range(nodes) if node in found}

@@ -1,0 +1,102 @@
+"""A process beside its owner that carries probes out, one after the other, each within a limit.
+
+One that does not answer in time is killed, whatever state it is in, and the next probe gets another process. No torch here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from types import TracebackType
+
+from aiperf.preflight.reading import Probe, Reading, Setting, failed
+
+_ROOT = Path(__file__).resolve().parents[2]
+"""Where the packages lie: the process must find the same ones."""
+_KILL_SECONDS = 5.0
+
+
+class Prober:
+    """Use it in a `with` block, or call `close`. One thread at a time."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def measure(self, probe: Probe, seconds: float) -> Reading:
+        """What the probe says within so many seconds, its process's start included; a failed reading if it says nothing."""
+        began = time.monotonic()
+        pipe = self._pipe or self._begin()
+        try:
+            pipe.send((probe, self._setting))
+            if not pipe.poll(seconds):
+                self._kill()
+                return failed(probe, f"no answer in {seconds:g} s: it hung, and was killed", time.monotonic() - began)
+            reading: Reading = pipe.recv()
+        except (EOFError, ConnectionError):
+            return failed(probe, f"its process {self._end_in_words()}", time.monotonic() - began)
+        return reading
+
+    def close(self) -> None:
+        """Ends the process, if there is one."""
+        self._kill()
+
+    def _begin(self) -> Connection:
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "aiperf.preflight.probe_process", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+                },
+            )
+        return self._pipe
+
+    def _end_in_words(self) -> str:
+        process = self._process
+        assert process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_KILL_SECONDS)
+        code = process.poll()
+        self._kill()
+        if code is None:
+            return "closed its pipe"
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        if process is None:
+            return
+        process.kill()
+        try:
+            process.wait(_KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            # in uninterruptible sleep it ends when its device or file server answers, which may be never
+            threading.Thread(target=process.wait, name="unkillable-probe", daemon=True).start()
+
+    def __enter__(self) -> Prober:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

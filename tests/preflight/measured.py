@@ -1,0 +1,65 @@
+"""Nodes as preflight measures them, made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiperf.preflight import clock
+from aiperf.preflight.clock import RoundTrip
+from aiperf.preflight.reading import Measured, Reading
+
+PACKAGES = {"torch": "2.13.0", "ray": "2.60.0"}
+
+
+def node(name: str, *, is_head: bool = False, kind: str = "8 × H100", **other: Any) -> Measured:
+    """A node with which nothing is wrong, but for the readings that are given; None: it has none."""
+    readings: dict[str, Reading | None] = {
+        "versions": versions(),
+        "space": space(),
+        "disk_write": reading("disk write", {"run": [2e9, 3e9]}),
+        "data": data("f" * 64),
+        "clock": off_by(0.0),
+        "accelerators": accelerators(),
+        "matrix_product": reading("matrix product", {"cuda:0": [6e14, 7e14]}),
+        "memory": reading("memory", {"cuda:0": [3e12]}),
+    }
+    readings |= other
+    held = {each.probe: each for each in readings.values() if each is not None}
+    return Measured(node=name, address=name, host=name, kind=kind, is_head=is_head, readings=held)
+
+
+def reading(
+    probe: str,
+    series: dict[str, list[float]] | None = None,
+    *,
+    failed: str | None = None,
+    facts: dict[str, Any] | None = None,
+) -> Reading:
+    unit = "FLOPS" if probe == "matrix product" else "B/s"
+    return Reading(probe=probe, unit=unit, series=series or {}, failed=failed, facts=facts or {})
+
+
+def versions(
+    python: str = "3.11.7", source: str = "a" * 64, drivers: tuple[str, ...] = ("550.1",), **packages: str
+) -> Reading:
+    facts = {"python": python, "source": source, "packages": PACKAGES | packages, "drivers": list(drivers)}
+    return Reading(probe="versions", unit="text", facts=facts)
+
+
+def data(fingerprint: str) -> Reading:
+    return Reading(probe="data", unit="text", facts={"fingerprint": fingerprint})
+
+
+def space(free: float = 1e12, *, is_shared: bool = True) -> Reading:
+    facts = {"run": "/shared/runs", "temporary": "/tmp", "is_shared": is_shared}
+    return Reading(probe="space", unit="bytes", series={"run": [1e12], "temporary": [free]}, facts=facts)
+
+
+def off_by(seconds: float, error: float = 0.001) -> Reading:
+    return clock.reading([RoundTrip(10.0, 10.0 + error + seconds, 10.0 + error + seconds, 10.0 + 2 * error)])
+
+
+def accelerators(count: int = 1, expected: int = 1, **told: Any) -> Reading:
+    devices = [{"id": f"GPU-{index}", "index": index, "model": "H100"} | told for index in range(count)]
+    facts = {"expected": expected, "devices": devices, "not_seen_by": {}}
+    return Reading(probe="accelerators", unit="count", series={"usable": [float(count)]}, facts=facts)

@@ -1,0 +1,147 @@
+"""What is wrong with nodes, by what was measured of them: every fault is named, and nobody is blamed for another's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS, judge
+from aiperf.preflight.preflight_config import PreflightConf
+from aiperf.preflight.reading import Measured, Reading
+from tests.preflight.measured import accelerators, data, node, off_by, reading, space, versions
+
+LIMITS = PreflightConf()
+WRONG: dict[str, tuple[dict[str, Reading], str]] = {
+    "another python": ({"versions": versions(python="3.12.1")}, "versions: python is 3.12.1, the head's 3.11.7"),
+    "another package": ({"versions": versions(torch="2.12.0")}, "versions: torch is 2.12.0, the head's 2.13.0"),
+    "a package more": ({"versions": versions(extra="1")}, "versions: extra is 1, the head's not there"),
+    "other sources": ({"versions": versions(source="b" * 64)}, f"source is {'b' * 12}, the head's {'a' * 12}"),
+    "another driver": (
+        {"versions": versions(drivers=("530",))},
+        "the accelerators' driver is 530, most nodes have 550.1",
+    ),
+    "other data": ({"data": data("0" * 64)}, f"the data set's fingerprint is {'0' * 12}, the head's {'f' * 12}"),
+    "no data": ({"data": reading("data", failed="there is no folder '/data'")}, "data: there is no folder '/data'"),
+    "no space": ({"space": space(free=1e6)}, "are free in /tmp"),
+    "a folder of its own": ({"space": space(is_shared=False)}, "/shared/runs is not the folder that the driver sees"),
+    "a slow disk": (
+        {"disk_write": reading("disk write", {"run": [9e5, 8e5]})},
+        "disk write: 900 kB/s to the run's folder",
+    ),
+    "a clock ahead": ({"clock": off_by(1.2)}, "clock: 1.200 s ahead of the head's"),
+    "a clock behind": ({"clock": off_by(-60.0)}, "clock: 60.000 s behind the head's"),
+    "a lost accelerator": (
+        {"accelerators": accelerators(7, 8)},
+        "accelerators: 7 of the 8 that Ray counts can be used",
+    ),
+    "a dead one": ({"accelerators": accelerators(gone="GPU is lost")}, "accelerators: H100 0: GPU is lost"),
+    "bad memory": (
+        {"accelerators": accelerators(ecc_uncorrected_since_boot=3)},
+        "3 memory errors that were not corrected",
+    ),
+    "an Xid": ({"accelerators": accelerators(xids=[79])}, "H100 0: Xid 79"),
+    "a hot one": (
+        {"accelerators": accelerators(throttle=("hw_thermal_slowdown",))},
+        "held down by hw_thermal_slowdown",
+    ),
+    "another's process": ({"accelerators": accelerators(processes=[4711])}, "1 other processes compute on it (4711)"),
+    "slow arithmetic": (
+        {"matrix_product": reading("matrix product", {"cuda:0": [5e14]})},
+        "matrix product: 500 TFLOPS is 71.4 %",
+    ),
+    "one slow of two": (
+        {"matrix_product": reading("matrix product", {"cuda:0": [7e14], "cuda:1": [3e14]})},
+        "matrix product: 300 TFLOPS is 42.9 % of the median of 4 nodes",
+    ),
+    "slow memory": ({"memory": reading("memory", {"cuda:0": [2e12, 1e12]})}, "memory: 2.00 TB/s is 66.7 %"),
+    "a slow network": ({"pairs": reading(PAIRS, {"a": [1e9], "b": [2e9]})}, "pairs: 2.00 GB/s is 10.0 %"),
+    "a broken network": (
+        {"pairs": reading(PAIRS, {"a": [2e10]}, facts={FAILED_WITH: {"n1": "connection refused"}})},
+        "pairs: the all-reduce with n1 failed: connection refused",
+    ),
+    "a hang": (
+        {"memory": reading("memory", failed="no answer in 60 s: it hung, and was killed")},
+        "memory: no answer in 60 s",
+    ),
+}
+
+
+def three_well() -> list[Measured]:
+    pairs = reading(PAIRS, {"a": [2e10]})
+    return [node("n0", is_head=True, pairs=pairs), node("n1", pairs=pairs), node("n2", pairs=pairs)]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_whatever_is_wrong_with_a_node_is_named_and_nobody_else_is(name: str) -> None:
+    planted, words = WRONG[name]
+    well: dict[str, Any] = {"pairs": reading(PAIRS, {"a": [2e10]})}
+
+    said = judge([*three_well(), node("n3", **(well | planted))], LIMITS)
+
+    assert [words in fault for fault in said["n3"].faults] == [True], said["n3"]
+    assert all(not said[name].faults for name in ("n0", "n1", "n2"))
+
+
+def test_nothing_is_wrong_with_nodes_that_are_alike() -> None:
+    assert all(not verdict.faults and not verdict.notes for verdict in judge(three_well(), LIMITS).values())
+
+
+def test_two_nodes_make_no_median_and_it_is_said_so() -> None:
+    slow = node("n1", matrix_product=reading("matrix product", {"cpu": [1.0]}), memory=None)
+
+    said = judge([node("n0", is_head=True), slow], LIMITS)["n1"]
+
+    assert not said.faults
+    assert said.notes == ("matrix product: not judged, since a median is of 3 nodes of one kind at least; there are 2",)
+
+
+def test_nodes_of_another_kind_are_no_measure() -> None:
+    other = node("n3", kind="64 cores", matrix_product=reading("matrix product", {"cpu": [1e12]}))
+
+    assert not judge([*three_well(), other], LIMITS)["n3"].faults
+
+
+def test_where_the_head_could_not_read_the_data_most_nodes_are_right() -> None:
+    nodes = [
+        node("n0", is_head=True, data=reading("data", failed="stale file handle")),
+        node("n1"),
+        node("n2"),
+        node("n3", data=data("0" * 64)),
+    ]
+
+    said = judge(nodes, LIMITS)
+
+    assert "that of most nodes" in said["n3"].faults[0]
+    assert not said["n1"].faults
+
+
+def test_a_head_without_accelerators_needs_no_driver() -> None:
+    head = node("n0", is_head=True, kind="head", versions=versions(drivers=()), accelerators=accelerators(0, 0))
+
+    assert not any(verdict.faults for verdict in judge([head, node("n1"), node("n2")], LIMITS).values())
+
+
+def test_an_all_reduce_of_all_that_failed_is_nobodys_fault_by_itself() -> None:
+    nodes = [node(f"n{index}", all=reading(ALL, failed="connection reset")) for index in range(3)]
+
+    for verdict in judge(nodes, LIMITS).values():
+        assert not verdict.faults
+        assert "whose fault it is cannot be told" in verdict.notes[0]
+
+
+@given(st.lists(st.floats(1.0, 1e15), min_size=1, max_size=12), st.floats(0.0, 1.0))
+def test_never_is_the_fastest_slow_nor_more_than_half_of_them(speeds: list[float], share: float) -> None:
+    nodes = [
+        node(f"n{index}", matrix_product=reading("matrix product", {"cpu": [speed]}), memory=None)
+        for index, speed in enumerate(speeds)
+    ]
+
+    said = judge(nodes, PreflightConf(slow_share=share))
+
+    slow = [name for name, verdict in said.items() if verdict.slow]
+    assert f"n{speeds.index(max(speeds))}" not in slow
+    assert len(slow) <= len(speeds) / 2
+    assert bool(slow) <= (len(speeds) >= 3)

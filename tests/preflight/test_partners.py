@@ -1,0 +1,46 @@
+"""Who exchanges with whom, and whose fault it is where that fails."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.preflight.partners import MOST_FOR_ALL_PAIRS, RANDOM_ROUNDS, blamed, rounds
+
+
+@given(st.integers(0, 200), st.integers(0, 10))
+def test_nobody_is_twice_in_a_round_no_pair_comes_twice_and_everybody_has_a_partner(nodes: int, seed: int) -> None:
+    found = rounds(nodes, seed)
+
+    for each in found:
+        busy = [node for pair in each for node in pair]
+        assert len(busy) == len(set(busy))
+        assert all(0 <= node < nodes for node in busy)
+    pairs = [frozenset(pair) for each in found for pair in each]
+    assert len(pairs) == len(set(pairs))
+    assert all(len(pair) == 2 for pair in pairs)
+    if nodes > 1:
+        assert {node for pair in pairs for node in pair} == set(range(nodes))
+    if nodes <= MOST_FOR_ALL_PAIRS:
+        assert set(pairs) == {frozenset(pair) for pair in combinations(range(nodes), 2)}
+    else:
+        assert {frozenset((node, (node + 1) % nodes)) for node in range(nodes)} <= set(pairs)
+        assert len(found) <= 3 + RANDOM_ROUNDS
+
+
+@given(st.integers(3, 12), st.data())
+def test_one_broken_node_among_many_is_the_only_one_that_is_blamed(nodes: int, data: st.DataObject) -> None:
+    bad = data.draw(st.integers(0, nodes - 1))
+    pairs = list(combinations(range(nodes), 2))
+
+    said = blamed(nodes, [pair for pair in pairs if bad not in pair], [pair for pair in pairs if bad in pair])
+
+    assert set(said) == {bad}
+    assert said[bad] == [node for node in range(nodes) if node != bad]
+
+
+def test_where_nobody_can_tell_both_are_named() -> None:
+    assert blamed(2, [], [(0, 1)]) == {0: [1], 1: [0]}
+    assert blamed(3, [(0, 1), (0, 2)], [(1, 2)]) == {1: [2], 2: [1]}

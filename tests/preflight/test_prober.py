@@ -1,0 +1,138 @@
+"""The process that carries probes out: whatever a probe does, its owner gets a reading within the limit, and goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from aiperf.data.dataset_config import DigitsConf
+from aiperf.preflight.prober import Prober
+from aiperf.preflight.probes.accelerators import Accelerators
+from aiperf.preflight.probes.data import Data
+from aiperf.preflight.probes.disk import DiskRead, DiskWrite, Space
+from aiperf.preflight.probes.versions import Versions
+from aiperf.preflight.reading import MARK, Reading, Setting
+from aiperf.system import processes
+from aiperf.train.trainer_config import TrainerConf
+
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Says which process it is in; first it does as it is told."""
+
+    do: str = ""
+    name: ClassVar[str] = "telling"
+    unit: ClassVar[str] = "count"
+
+    def measure(self, setting: Setting) -> Reading:
+        match self.do:
+            case "hang":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "leave":
+                os._exit(3)
+            case "raise":
+                raise RuntimeError("planted:\n  two lines")
+            case "sleep":
+                time.sleep(600)
+        return Reading(probe=self.name, unit=self.unit, series={"pid": [float(os.getpid())]})
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    (tmp_path / MARK).write_text("seen")
+    return Setting("127.0.0.1", tmp_path, "seen", tmp_path, 0, 1, DigitsConf(), TrainerConf())
+
+
+@pytest.fixture
+def prober(setting: Setting) -> Iterator[Prober]:
+    with Prober(setting) as made:
+        yield made
+
+
+def test_one_process_serves_them_all_and_ends_with_its_owner(prober: Prober) -> None:
+    pids = {prober.measure(Telling(), PATIENCE).series["pid"][0] for _ in range(3)}
+    assert len(pids) == 1
+    (pid,) = pids
+
+    prober.close()
+
+    assert not processes.state(int(pid))
+
+
+@pytest.mark.parametrize("how", ["hang", "sleep"])
+def test_one_that_hangs_is_killed_at_its_limit_and_the_next_goes_on(prober: Prober, how: str) -> None:
+    prober.measure(Telling(), PATIENCE)
+    pid = prober.pid
+    assert pid is not None
+
+    said = prober.measure(Telling(how), 0.5)
+
+    assert said.failed == "no answer in 0.5 s: it hung, and was killed"
+    assert not processes.state(pid), "nothing is left of it"
+    assert prober.measure(Telling(), PATIENCE).failed is None
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("die", "its process was ended by SIGKILL"),
+        ("leave", "its process ended with status 3"),
+        ("raise", "RuntimeError: planted: two lines"),
+    ],
+)
+def test_one_that_dies_or_raises_is_told_and_the_next_goes_on(prober: Prober, how: str, words: str) -> None:
+    assert prober.measure(Telling(how), PATIENCE).failed == words
+    assert prober.measure(Telling(), PATIENCE).failed is None
+
+
+def test_one_that_is_stopped_from_outside_is_killed_too(prober: Prober) -> None:
+    pid = int(prober.measure(Telling(), PATIENCE).series["pid"][0])
+    threading.Timer(0.2, os.kill, (pid, signal.SIGSTOP)).start()
+
+    assert "it hung" in str(prober.measure(Telling("sleep"), 1.5).failed)
+    assert not processes.state(pid)
+
+
+def test_the_cheap_probes_say_what_there_is_and_keep_every_repetition(prober: Prober, setting: Setting) -> None:
+    told = {
+        probe.name: prober.measure(probe, PATIENCE)
+        for probe in (Versions(), Space(), DiskWrite(2**20), DiskRead(2**20), Accelerators(), Data())
+    }
+
+    assert {name: reading.failed for name, reading in told.items()} == dict.fromkeys(told)
+    assert all(reading.seconds > 0 for reading in told.values())
+    assert len(told["versions"].facts["source"]) == 64
+    assert told["space"].facts["is_shared"] is True
+    assert told["space"].series["run"][0] > 0
+    assert all(len(values) == 3 and min(values) > 0 for values in told["disk write"].series.values())
+    assert all(len(values) == 3 and min(values) > 0 for values in told["disk read"].series.values())
+    assert len(told["data"].facts["fingerprint"]) == 64
+    assert [file.name for file in setting.folder.iterdir()] == [MARK], "what was written is gone"
+
+
+def test_a_folder_that_the_driver_did_not_mark_is_not_shared(setting: Setting, tmp_path: Path) -> None:
+    (tmp_path / MARK).write_text("another run's")
+
+    with Prober(setting) as prober:
+        assert prober.measure(Space(), PATIENCE).facts["is_shared"] is False
+
+
+def test_no_cheap_probe_loads_torch_or_ray(prober: Prober) -> None:
+    for probe in (Versions(), Space(), DiskWrite(2**20), DiskRead(2**20), Accelerators(), Data()):
+        prober.measure(probe, PATIENCE)
+    maps = Path(f"/proc/{prober.pid}/maps").read_text()
+
+    assert "/torch/" not in maps
+    assert "/ray/" not in maps

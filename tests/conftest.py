@@ -14,6 +14,7 @@ REAL_PROCESSES = (
     "tests/cluster/test_existing_ray",
     "tests/cluster/test_slurm_real",
     "tests/cluster/test_hosts_rig",
+    "tests/cluster/test_deaths_over_hosts",
     "tests/drive/",
     "tests/train/ranks/",
     "tests/train/collectives/",

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import ray
 
+from aiperf.drive.ray import join_node
 from aiperf.drive.ray.head import HEAD, head_ray
 from aiperf.drive.ray.join_node import join
-from aiperf.errors import NoSuchRun, NoWorkers
+from aiperf.errors import NoSuchRun, NoWorkers, RuntimeNotStarted
 from cluster.place import Head
 from tests.drive.elsewhere import come
 
@@ -59,6 +60,25 @@ def test_a_run_that_lacks_nodes_says_who_is_there(tmp_path: Path) -> None:
     assert not (tmp_path / HEAD).exists()
     with head_ray(tmp_path, Head(nodes=2, fewest_nodes=1, patience_seconds=0.0)):
         assert (tmp_path / HEAD).exists()
+
+
+def test_a_ray_that_gives_its_start_up_is_begun_again_and_one_that_refuses_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tries = tmp_path / "tries"
+    gives_up = "{ sleep 600 & sleep 1; exit 1; }"
+    script = f"echo again >> {tries}; [ $(wc -l < {tries}) -lt 3 ] && {gives_up}; rm {tmp_path / HEAD}; sleep 60"
+    monkeypatch.setattr(join_node, "_command", lambda head, folder: ["bash", "-c", script])
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        (tmp_path / HEAD).write_text(json.dumps({"address": f"127.0.0.1:{head.getsockname()[1]}", "token": "x"}))
+        with pytest.raises(RuntimeNotStarted, match=r"with status 1, .* \(1 tries\)"):
+            join(tmp_path, patience_seconds=600.0)
+
+        monkeypatch.setattr(join_node, "GIVE_UP_SECONDS", (1.0, 120.0))
+        join(tmp_path, patience_seconds=600.0)
+
+    assert tries.read_text() == "again\n" * 3
+    assert capfd.readouterr().err.count("it is begun again") == 1
 
 
 def test_a_head_that_was_killed_is_not_joined(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def main() -> int:
     torch.set_num_threads(asked.cores)
     with tempfile.TemporaryDirectory() as scratch:
         root = repeated(asked.folder, Path(scratch), asked.images)
-        paths = list_folder(root, "train").paths
+        paths = tuple(list_folder(root, "train").paths)
         theirs, ours = by_torchvision(root, asked.cores, asked.batch), by_aiperf(root, asked.cores, asked.batch)
 
         def timed(walk: Callable[[], int]) -> float:

@@ -31,6 +31,9 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
     split: str
     corrupt: str | None = None
     """What the decoder said, of a corrupt image."""
+    height: int = 0
+    """In pixels; 0: corrupt, or not recorded."""
+    width: int = 0
 
 
 def set_checksum(lines: Iterable[Checked]) -> str:

@@ -68,6 +68,12 @@ class FilesConf(DataSetConf):
 
     root: str | None = None
     """The folder the set lies in. Nothing is ever downloaded."""
+    index: str | None = None
+    """What lies in its class folders, as `python -m aiperf prepare` writes it: a run reads that instead of listing them.
+    None: aiperf-folders.index in the root, where it is there."""
+    fingerprint: str | None = None
+    """A set of another fingerprint (`prepare` prints it) is refused. None: whatever lies in the root of the head; a run's
+    workers are held to that in any case."""
     corrupt_limit: int = 10
     """How many corrupt images are named, counted and skipped; with one more the set is refused."""
     cache: str = "auto"
@@ -228,6 +234,8 @@ class ImagenetConf(FilesConf):
             workers=self.workers,
             prefetch_batches=self.prefetch_batches,
             decoder=self.decoder,
+            index=self.index,
+            fingerprint=self.fingerprint,
             image=224,
             channels=3,
             format=self.format,

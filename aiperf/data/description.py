@@ -33,6 +33,8 @@ class DataSet:
     std: tuple[float, ...]
     noise: float = 0.0
     """Deviation of the noise that was added to real images, as a share of a pixel's range, so that the task is harder."""
+    fingerprint: str | None = None
+    """Of its files (see `fingerprint.py`), or of the options that make it. None: nobody looked at files."""
 
     def __post_init__(self) -> None:
         assert self.training_images > 0 and self.validation_images > 0 and self.classes > 1, self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -47,8 +48,8 @@ def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
     return module_of(conf).open_data(conf, cores)
 
 
-def open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
-    """CIFAR-10's binary version, whose files lie in the folder."""
+def open_cifar10(conf: Cifar10Conf, folder: Path, fingerprint: str) -> OpenData:
+    """CIFAR-10's binary version, whose files lie in the folder and have that fingerprint."""
     files = [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)]
     labels = np.concatenate([cifar10.labels(file) for file in files])
     size = cifar10.RECORDS * 32 * 32 * 3
@@ -64,7 +65,7 @@ def open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
             cache = None
     pixels = cache.records() if cache is not None else np.concatenate([cifar10.pixels(file) for file in files])
     stored = torch.from_numpy(pixels.reshape(-1, 32, 32, 3))
-    description = conf.published()
+    description = replace(conf.published(), fingerprint=fingerprint)
     normalise = Normaliser(32, description.mean, description.std)
     cut = description.training_images
     return OpenData(
@@ -79,7 +80,7 @@ def open_cifar10(conf: Cifar10Conf, folder: Path) -> OpenData:
 
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     """A set of image files."""
-    found = listing(conf)
+    found = listing(conf, asker=socket.gethostname())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()
     corrupt = CorruptImages(conf.corrupt_limit)
@@ -213,7 +214,7 @@ def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tu
     if conf.cache == "none":
         return training, validation, "nothing kept in memory"
     room = min(available_bytes(), free_bytes(hostcache.SHARED_MEMORY))
-    sizes = [encoded.samples.sizes_and_times()[0] for encoded in (training, validation)]
+    sizes = [encoded.samples.sizes() for encoded in (training, validation)]
     keys = [f"encoded {_fingerprint(encoded.samples)}" for encoded in (training, validation)]
     held = all(cache_path(key, each).exists() for key, each in zip(keys, sizes, strict=True))
     total = sum(int(each.sum()) for each in sizes)
@@ -243,7 +244,9 @@ def _with_plain_cache(conf: ImagesConf, validation: Encoded, room: int, kind: st
 
 
 def _fingerprint(samples: Samples) -> str:
-    """Changes with any file's name, size or time of change."""
+    """Changes with any file's name, size or time of change; of files that an index names, with the index."""
+    if samples.seal is not None:
+        return f"{samples.seal} {samples.name(0)}"
     sizes, times = samples.sizes_and_times()
     digest = hashlib.sha256()
     for index in range(len(samples)):

@@ -64,7 +64,7 @@ def _claim(samples: dict[str, Samples], corrupt: Collection[str], folder: Path, 
     digest = hashlib.sha256(str(images_of_a_shard).encode())
     for split, listed in samples.items():
         digest.update(split.encode())
-        digest.update(listed.sizes_and_times()[0].tobytes())
+        digest.update(listed.sizes().tobytes())
         for number in range(len(listed)):
             digest.update(listed.name(number).encode(errors="surrogateescape"))
     for name in sorted(corrupt):

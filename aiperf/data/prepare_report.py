@@ -28,6 +28,8 @@ class PrepareReport:
     """Where each file's checksum stands."""
     shards: int
     """Written or found written; 0 where no packing was asked for."""
+    index: Path | None = None
+    """Of the set's class folders, where it lies in such."""
 
     @property
     def is_usable(self) -> bool:
@@ -59,6 +61,9 @@ class PrepareReport:
         )
         lines.append(f"{len(self.corrupt)} corrupt images{verdict}")
         lines += [f"  {name}: {reason}" for name, reason in self.corrupt]
+        if about.fingerprint is not None:
+            where = "" if self.index is None else f"; index of the class folders, which runs read: {self.index}"
+            lines.append(f"fingerprint {about.fingerprint}{where}")
         if self.shards:
             lines.append(f"{self.shards} shards packed")
         return tuple(lines)

@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from aiperf.data.errors import DamagedData, DataError, MissingData
+from aiperf.data.class_folders import ClassFolders
+from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 
@@ -48,7 +49,7 @@ class Samples:
     classes: tuple[str, ...]
     """The classes' names, in the order of their labels."""
     labels: NDArray[np.int64]
-    paths: tuple[Path, ...]
+    paths: ClassFolders | tuple[Path, ...]
     """The files; image i lies in paths[i]; of shards: in paths[shard[i]]."""
     keys: tuple[str, ...] = ()
     """Of shards: the name of each member; of folders: none."""
@@ -56,6 +57,10 @@ class Samples:
     """Of shards: which of `paths` each image lies in."""
     offset: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     length: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    indexed_sizes: NDArray[np.int64] | None = None
+    """Of folders that were read from an index: bytes of each file, as it says."""
+    seal: str | None = None
+    """Of the index that they were read from. None: they were listed."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -66,23 +71,34 @@ class Samples:
 
     def name(self, index: int) -> str:
         """What a message calls the image."""
-        return f"{self.paths[self.shard[index]]}:{self.keys[index]}" if self.is_sharded else str(self.paths[index])
+        if isinstance(self.paths, ClassFolders):
+            return self.paths.word(index)
+        return f"{self.paths[self.shard[index]]}:{self.keys[index]}"
 
     def read(self, index: int) -> bytes:
-        """The encoded image. Raises OSError."""
-        if self.is_sharded:
-            path, offset, length = self.paths[self.shard[index]], int(self.offset[index]), int(self.length[index])
+        """The encoded image. Raises OSError; StaleIndex where the file has another size than its index says."""
+        path: str | Path
+        if isinstance(self.paths, ClassFolders):
+            path, offset, length = self.paths.word(index), 0, -1
         else:
-            path, offset, length = self.paths[index], 0, -1
+            path, offset, length = self.paths[self.shard[index]], int(self.offset[index]), int(self.length[index])
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             length = os.fstat(file).st_size if length < 0 else length
             value = os.pread(file, length, offset)
         finally:
             os.close(file)
+        if self.indexed_sizes is not None and length != self.indexed_sizes[index]:
+            raise StaleIndex(f"'{path}' has {length} bytes, and {self.indexed_sizes[index]} when the index was written")
         if len(value) < length:
             raise OSError(f"ends after {len(value)} of {length} bytes")
         return value
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of each image. No file is asked where an index, or a shard's headers, told them. Raises OSError."""
+        if self.is_sharded:
+            return self.length
+        return self._sizes_and_times[0] if self.indexed_sizes is None else self.indexed_sizes
 
     def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Bytes of each image, and when the file it lies in was last changed (nanoseconds), as first asked. Raises OSError."""
@@ -91,7 +107,8 @@ class Samples:
     @cached_property
     def _sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         with ThreadPoolExecutor(_ASKING) as pool:
-            stats = list(pool.map(os.stat, self.paths, chunksize=64))
+            words = (self.name(index) for index in range(len(self))) if not self.is_sharded else self.paths
+            stats = list(pool.map(os.stat, words, chunksize=64))
         times = np.array([s.st_mtime_ns for s in stats], np.int64)
         if self.is_sharded:
             return self.length, times[self.shard]
@@ -103,30 +120,35 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
     folder = _split_folder(root, names or (split,))
     if folder is None:
         raise MissingData(f"there is no folder {str(root / split)!r}; put there: {tree(root)}")
-    classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    classes = class_names(folder)
     if len(classes) < 2:
         raise MissingData(
             f"a set has at least two classes, one folder each; found {len(classes)} in {str(folder)!r}; put there: {tree(root)}"
         )
-
-    def files(name: str) -> list[str]:
-        return sorted(
-            entry.name
-            for entry in os.scandir(folder / name)
-            if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES and not entry.name.startswith(".")  # noqa: PTH122
-        )
-
     with ThreadPoolExecutor(_ASKING) as pool:
-        listed = list(pool.map(files, classes))
+        listed = list(pool.map(lambda name: image_names(folder / name), classes))
     empty = [name for name, found in zip(classes, listed, strict=True) if not found]
     if empty and split == "train":
         raise MissingData(
             f"every class has at least one training image ({', '.join(sorted(IMAGE_SUFFIXES))}); "
             f"none in {len(empty)} of {len(classes)} folders of {str(folder)!r}, first {empty[0]!r}: fill or remove them"
         )
-    paths = tuple(folder / name / file for name, found in zip(classes, listed, strict=True) for file in found)
-    labels = np.repeat(np.arange(len(classes)), [len(found) for found in listed]).astype(np.int64)
-    return Samples(tuple(classes), labels, paths)
+    files = ClassFolders.of(folder, list(zip(classes, listed, strict=True)))
+    return Samples(tuple(classes), files.labels, files)
+
+
+def class_names(folder: Path) -> list[str]:
+    """The class folders of a split, in order."""
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+
+
+def image_names(folder: Path) -> list[str]:
+    """The image files of a class folder, in order."""
+    return sorted(
+        entry.name
+        for entry in os.scandir(folder)
+        if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES and not entry.name.startswith(".")  # noqa: PTH122
+    )
 
 
 def list_shards(root: Path, split: str) -> Samples:

@@ -1,23 +1,47 @@
-"""What a configured data set holds, by looking at file names alone: no pixel is read and torch is not needed."""
+"""What a configured data set holds, by looking at file names alone: no pixel is read and torch is not needed.
+
+Where an index stands (`index.py`), the names are read from there, and no folder is listed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
-from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, FilesConf, ImagesConf
+from aiperf.data import cifar10, fingerprint, index
+from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, FilesConf, ImagenetConf, ImagesConf
 from aiperf.data.description import CIFAR10_MEAN, CIFAR10_STD, DataSet
-from aiperf.data.errors import MissingData
+from aiperf.data.errors import DamagedData, MissingData, OtherData
+from aiperf.data.index import Index
 from aiperf.data.samples import Samples, agree, list_folder, list_shards, tree
 from aiperf.data.set_module import module_of
+from aiperf.errors import BadConfiguration
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listing:
     """The files of a set of encoded images."""
 
+    root: Path
     training: Samples
     validation: Samples
+    index: Index | None = None
+    """That they were read from; None: they were listed."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """See `aiperf.data.fingerprint`. Without an index every file is asked for its size."""
+        if self.index is not None:
+            return self.index.header.fingerprint
+        try:
+            return fingerprint.of_splits(self.root, (self.training, self.validation))
+        except OSError as error:
+            raise DamagedData(
+                f"every image of a set is a file; {error.filename!r} cannot be looked at ({error.strerror}): "
+                "repair or remove it"
+            ) from error
 
     def describe(self, conf: ImagesConf) -> DataSet:
         """The set in numbers, corrupt images included."""
@@ -31,6 +55,7 @@ class Listing:
             conf.channels,
             tuple(conf.mean),
             tuple(conf.std),
+            fingerprint=self.fingerprint,
         )
 
 
@@ -40,6 +65,31 @@ def describe(conf: DataSetConf) -> DataSet:
     Corrupt images are counted here, since nothing is decoded: an opened set may hold a few fewer.
     """
     return module_of(conf).describe(conf)
+
+
+def data_fingerprint(conf: DataSetConf) -> str:
+    """What the set is made of, in one word: equal on two hosts where their sets are (see `aiperf.data.fingerprint`).
+
+    Where there is an index it is read from there, and all folders and some files are asked whether it still holds.
+    Raises MissingData, DataError as `describe` does.
+    """
+    return describe(conf).fingerprint or fingerprint.of_options(conf)
+
+
+def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
+    """The set as workers are given it: held to the fingerprint that a plan was made of. None: the plan knew none."""
+    if meant is None or not isinstance(conf, FilesConf):
+        return conf
+    return replace(conf, fingerprint=meant)
+
+
+def require_meant(conf: FilesConf, found: str) -> None:
+    """Raises OtherData where the set here is another than `dataset.fingerprint` means."""
+    if conf.fingerprint is not None and conf.fingerprint != found:
+        raise OtherData(
+            f"all hosts of a run read the same data set, of fingerprint {conf.fingerprint[:16]}…; on {socket.gethostname()} "
+            f"{conf.root!r} holds one of {found[:16]}…: copy it there anew (or its index, where that is the older one)"
+        )
 
 
 def describe_without_files(conf: DataSetConf) -> DataSet:
@@ -62,6 +112,8 @@ def cifar10_folders(conf: Cifar10Conf) -> ImagesConf:
         workers=conf.workers,
         prefetch_batches=conf.prefetch_batches,
         decoder=conf.decoder,
+        index=conf.index,
+        fingerprint=conf.fingerprint,
         image=32,
         crop="pad",
         mean=list(CIFAR10_MEAN),
@@ -84,14 +136,73 @@ def root_of(conf: FilesConf) -> Path:
     return root
 
 
-def listing(conf: ImagesConf) -> Listing:
-    """The files of both splits. Raises MissingData, DataError."""
+def index_path(conf: FilesConf) -> Path:
+    """Where the set's index lies, or would lie."""
+    return Path(conf.index).expanduser() if conf.index is not None else root_of(conf) / index.FILE
+
+
+def listing(conf: ImagesConf, asker: str | None = None, *, anew: bool = False) -> Listing:
+    """The files of both splits: from the set's index where there is one, unless they are to be listed `anew`.
+
+    `asker`: see `Index.check`. Raises MissingData, DataError; StaleIndex where the index does not hold any more; OtherData
+    where another set is meant.
+    """
     root = root_of(conf)
     if conf.format == "webdataset":
-        found = Listing(list_shards(root, "train"), list_shards(root, "val"))
+        found = Listing(root, list_shards(root, "train"), list_shards(root, "val"))
+    elif not anew and (known := _indexed(conf, root, asker)) is not None:
+        found = Listing(root, known.training, known.validation, known)
     else:
         # CIFAR-10's second part is commonly called test/.
         names = ("val", "test") if conf.name == "cifar10" else ("val",)
-        found = Listing(list_folder(root, "train"), list_folder(root, "val", names))
+        found = Listing(root, list_folder(root, "train"), list_folder(root, "val", names))
     agree(found.training, found.validation, root)
+    if conf.fingerprint is not None and not anew:
+        require_meant(conf, found.fingerprint)
     return found
+
+
+def _indexed(conf: ImagesConf, root: Path, asker: str | None) -> Index | None:
+    path = index_path(conf)
+    try:
+        known = index.read(path, root)
+    except FileNotFoundError as error:
+        if conf.index is None:
+            return None
+        raise MissingData(
+            f"dataset.index names the index of {conf.name!r}; there is none at {str(path)!r}: write it with "
+            f"`python -m aiperf prepare dataset={conf.name} dataset.root={conf.root} dataset.index={conf.index} --index-only`"
+        ) from error
+    known.check(asker)
+    return known
+
+
+def write_index(conf: DataSetConf) -> tuple[str, ...]:
+    """Lists a set's class folders and writes their index; no image is read. Gives what was found, in words.
+
+    Raises BadConfiguration for a set that lies in no class folders; MissingData, DataError.
+    """
+    folders = as_folders(conf)
+    if folders is None:
+        raise BadConfiguration(
+            f"an index is of class folders; data set {conf.name!r} as it is here lies in none: it needs none"
+        )
+    found = listing(folders, anew=True)
+    path = index_path(folders)
+    header = index.write(path, found.root, found.training, found.validation)
+    about = found.describe(folders)
+    return (
+        f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
+        f"{about.classes:,} classes",
+        f"fingerprint {header.fingerprint}; index of the class folders, which runs read: {path} "
+        f"({path.stat().st_size / 2**20:.1f} MiB)",
+    )
+
+
+def as_folders(conf: DataSetConf) -> ImagesConf | None:
+    """The set as class folders of images; None where it does not lie in such. Raises MissingData."""
+    if isinstance(conf, ImagenetConf):
+        conf = conf.as_images()
+    elif isinstance(conf, Cifar10Conf) and cifar10.find(root_of(conf)) is None:
+        conf = cifar10_folders(conf)
+    return conf if isinstance(conf, ImagesConf) and conf.format == "folder" else None

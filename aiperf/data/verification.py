@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from aiperf.data import cifar10
+from aiperf.data import cifar10, index
 from aiperf.data.checksums import FILE, Checked, Checksums, set_checksum
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
 from aiperf.data.decode import Corrupt, check
+from aiperf.data.index import Pixels
 from aiperf.data.pack import pack as pack_shards
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.samples import Samples
 from aiperf.data.set_module import module_of
-from aiperf.data.survey import listing, root_of
+from aiperf.data.survey import Listing, index_path, listing, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
@@ -55,7 +57,9 @@ def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Pa
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
     """Checks, and packs, a set of image files."""
     root = root_of(conf)
-    found = listing(conf)
+    found = listing(conf, anew=True)
+    if not found.training.is_sharded:
+        index.require_writable(index_path(conf))  # known before hours of reading, not after
     splits = {"train": found.training, "val": found.validation}
     files = [file for split, samples in splits.items() for file in _files(root, split, samples)]
     with Checksums(checksums or root / FILE) as held:
@@ -76,6 +80,9 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
             task = progress.add_task("packed", total=len(files) - len(left_out))
             shards = pack_shards(splits, left_out, pack, lambda images: progress.advance(task, images))
     size = sum(file.bytes for file in files)
+    written = None
+    if not found.training.is_sharded:
+        written = _write_index(conf, found, lines)
     return PrepareReport(
         found.describe(conf),
         len(files),
@@ -86,7 +93,21 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
         set_checksum(lines),
         held.path,
         shards,
+        written,
     )
+
+
+def _write_index(conf: ImagesConf, found: Listing, lines: list[Checked]) -> Path:
+    pixels, start = [], 0
+    for samples in (found.training, found.validation):
+        of_split = lines[start : start + len(samples)]
+        start += len(samples)
+        known = [(line.height, line.width) if max(line.height, line.width) < 2**16 else (0, 0) for line in of_split]
+        sizes = np.array(known, np.uint16).reshape(-1, 2)
+        pixels.append(Pixels(sizes[:, 0], sizes[:, 1]))
+    path = index_path(conf)
+    index.write(path, found.root, found.training, found.validation, pixels=pixels, contents=set_checksum(lines))
+    return path
 
 
 def prepare_cifar10(
@@ -118,9 +139,9 @@ def prepare_cifar10(
 
 def _files(root: Path, split: str, samples: Samples) -> Iterator[_File]:
     sizes, times = samples.sizes_and_times()
-    for index in range(len(samples)):
-        name = Path(samples.name(index)).relative_to(root).as_posix()
-        yield _File(name, split, int(sizes[index]), int(times[index]), samples, index)
+    for number in range(len(samples)):
+        name = Path(samples.name(number)).relative_to(root).as_posix()
+        yield _File(name, split, int(sizes[number]), int(times[number]), samples, number)
 
 
 def _is_known(held: Checksums, file: _File) -> bool:
@@ -136,10 +157,10 @@ def _check(file: _File) -> Checked:
         return Checked(file.name, file.bytes, file.changed, "", file.split, f"cannot be read: {error}")
     digest = hashlib.sha256(encoded).hexdigest()
     try:
-        check(encoded)
+        height, width = check(encoded)
     except Corrupt as error:
         return Checked(file.name, file.bytes, file.changed, digest, file.split, str(error))
-    return Checked(file.name, file.bytes, file.changed, digest, file.split)
+    return Checked(file.name, file.bytes, file.changed, digest, file.split, height=height, width=width)
 
 
 def _check_all(files: list[_File], workers: int) -> Iterator[Checked]:

@@ -80,6 +80,7 @@ def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:
 
 def on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
     """Workers on the Ray cluster that this process is connected to."""
+    from aiperf.data.survey import held_to
     from aiperf.drive.ray.actors import WorkerPlan
     from aiperf.drive.ray.ray_executor import RayExecutor
 
@@ -87,7 +88,7 @@ def on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
     plan = WorkerPlan(
         worker=0,
         trainer=conf.trainer,
-        dataset=conf.dataset,
+        dataset=held_to(conf.dataset, standing.run.started.dataset.get("fingerprint")),
         start_graph=encode(standing.history.space.start),
         folder=folder.resolve(),
         accelerators=0,

@@ -67,7 +67,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """The starting graph in the format of docs/graph-format.md."""
     dataset: dict[str, Any]
     """Name, training_images, validation_images, classes, image, channels, is_full_imagenet, and noise: the deviation of
-    what was added to real images, as a share of a pixel's range (not recorded: 0)."""
+    what was added to real images, as a share of a pixel's range (not recorded: 0). And fingerprint: SHA-256 of the paths,
+    labels and sizes of its files, or of the options that make it; each worker is held to it (null: nobody looked at files)."""
     duration_seconds: float
     """Declared length of the run."""
     warmup_seconds: float

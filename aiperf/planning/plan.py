@@ -125,6 +125,7 @@ def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
             "channels": dataset.channels,
             "is_full_imagenet": dataset.is_full_imagenet,
             "noise": dataset.noise,
+            "fingerprint": dataset.fingerprint,
         },
         duration_seconds=plan.conf.schedule.duration_seconds,
         warmup_seconds=plan.conf.schedule.warmup_seconds,

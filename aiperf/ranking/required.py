@@ -123,6 +123,8 @@ JUDGED = {
 
 FREE = {
     "dataset.root": "where the images lie",
+    "dataset.index": "where it stands what lies there",
+    "dataset.fingerprint": "a set of another one is refused, whoever says which",
     "dataset.cache": "how images reach the trainer; the same images in the same order",
     "dataset.workers": "threads of decoding",
     "dataset.prefetch_batches": "depth of a queue",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ from rich.console import Console
 from aiperf.data import cifar10
 from aiperf.data.dataset_config import Cifar10Conf
 from aiperf.data.description import DataSet
+from aiperf.data.fingerprint import of_files
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.sets import images
-from aiperf.data.survey import cifar10_folders, root_of
+from aiperf.data.survey import cifar10_folders, require_meant, root_of
 
 if TYPE_CHECKING:
     from aiperf.data.opened import OpenData
@@ -20,9 +22,17 @@ if TYPE_CHECKING:
 
 def describe(conf: Cifar10Conf) -> DataSet:
     """The set in numbers: as published, or by the names of its files."""
-    if cifar10.find(root_of(conf)) is not None:
-        return conf.published()
+    root = root_of(conf)
+    if (folder := cifar10.find(root)) is not None:
+        return replace(conf.published(), fingerprint=fingerprint(conf, folder))
     return images.describe(cifar10_folders(conf))
+
+
+def fingerprint(conf: Cifar10Conf, folder: Path) -> str:
+    """Of the binary version that lies in the folder. Raises OtherData where another is meant."""
+    found = of_files(root_of(conf), [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)])
+    require_meant(conf, found)
+    return found
 
 
 def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
@@ -32,7 +42,7 @@ def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
         return images.open_data(cifar10_folders(conf), cores)
     from aiperf.data.opening import open_cifar10
 
-    return open_cifar10(conf, folder)
+    return open_cifar10(conf, folder, fingerprint(conf, folder))
 
 
 def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:

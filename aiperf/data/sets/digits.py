@@ -10,6 +10,7 @@ from rich.console import Console
 
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.data.description import DIGITS, DataSet
+from aiperf.data.fingerprint import of_options
 from aiperf.data.prepare_report import PrepareReport, nothing_to_check
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def describe(conf: DigitsConf) -> DataSet:
     """The digits in numbers, and under how much noise they are seen."""
-    return replace(DIGITS, noise=conf.noise)
+    return replace(DIGITS, noise=conf.noise, fingerprint=of_options(conf))
 
 
 def open_data(conf: DigitsConf, cores: int | None) -> OpenData:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.description import SYNTHETIC_MEAN, SYNTHETIC_STD, DataSet
+from aiperf.data.fingerprint import of_options
 from aiperf.data.prepare_report import PrepareReport, nothing_to_check
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def describe(conf: SyntheticConf) -> DataSet:
         conf.channels,
         SYNTHETIC_MEAN * conf.channels,
         SYNTHETIC_STD * conf.channels,
+        fingerprint=of_options(conf),
     )
 
 

@@ -1,0 +1,269 @@
+"""aiperf-folders.index: which image files lie in a set's class folders, so that a run need not list them.
+
+One file. Its first line is "aiperf-folders 1 SHA256", a seal over everything after it; the second is a JSON object (`Header`).
+Then come columns of numbers and the files' names, little-endian, split by split: bytes of each file (int64), where its name
+ends (int64), its height and its width in pixels (uint16, 0: not known), and the names one after the other. It is read as one
+piece, which the other processes of a host find in its page cache.
+
+It is written by `python -m aiperf prepare`, and holds for as long as the folders hold what it says. That is looked at when it
+is read (`Index.check`): a folder that was changed since is listed again, some files are asked for their size, and a file
+whose size differs is refused when it is read (`Samples.read`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from aiperf.data.class_folders import ClassFolders
+from aiperf.data.errors import DamagedData, DataError, StaleIndex
+from aiperf.data.fingerprint import of_splits
+from aiperf.data.samples import Samples, class_names, image_names
+
+FILE = "aiperf-folders.index"
+VERSION = 1
+FILES_ASKED = 64
+"""Of a set, in each opening: whether they have the size that the index says."""
+FOLDERS_ASKED = 32
+"""Of a set's class folders, by one that opens it: whether they were changed. Whoever plans a run asks all of them."""
+_ASKING = 16
+_MARK = b"aiperf-folders"
+
+
+class SplitHeader(msgspec.Struct, frozen=True):
+    """One split of an index."""
+
+    folder: str
+    """Below the set's root: train, val or test."""
+    changed: int
+    """Time of change of the folder itself, in nanoseconds; it holds the class folders."""
+    classes: list[str]
+    images: list[int]
+    """Of each class, so many files."""
+    classes_changed: list[int]
+    """Time of change of each class's folder."""
+    name_bytes: int
+    """Of all names."""
+
+    @property
+    def bytes(self) -> int:
+        """Of its columns and names."""
+        return sum(self.images) * 20 + self.name_bytes
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The index's second line."""
+
+    fingerprint: str
+    """See `fingerprint.of_splits`."""
+    splits: list[SplitHeader]
+    """Training, then validation."""
+    contents: str | None = None
+    """SHA-256 of the set's contents (`checksums.set_checksum`), where `prepare` read all files; else none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """Sizes of a split's images, where they are known: 0 where not."""
+
+    heights: NDArray[np.uint16]
+    widths: NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index as it was read."""
+
+    path: Path
+    root: Path
+    header: Header
+    training: Samples
+    validation: Samples
+    pixels: tuple[Pixels, Pixels]
+    """Of both splits."""
+
+    def check(self, asker: str | None) -> None:
+        """Whether it still holds. `asker`: who opens the set. It looks at some folders and files, chosen by its name, so that
+        many of them together look at most; None: at all folders.
+
+        Raises StaleIndex, naming what differs.
+        """
+        chosen = random.Random(f"{self.header.fingerprint} {asker}")
+        for samples, header in zip((self.training, self.validation), self.header.splits, strict=True):
+            folder = self.root / header.folder
+            if _changed(folder) != header.changed and (found := class_names(folder)) != header.classes:
+                raise StaleIndex(f"the class folders of '{folder}' are others: {_difference(header.classes, found)}")
+            labels = range(len(header.classes))
+            asked = labels if asker is None else sorted(chosen.sample(labels, min(FOLDERS_ASKED, len(labels))))
+            with ThreadPoolExecutor(_ASKING) as pool:
+                list(pool.map(lambda label, of=samples, split=header: _check_class(of, split, label), asked))
+                files = range(len(samples))
+                some = chosen.sample(files, min(FILES_ASKED, len(files)))
+                list(pool.map(lambda index, of=samples: _check_file(of, index), some))
+
+
+def require_writable(path: Path) -> None:
+    """Raises DataError where no index can be written."""
+    draft = _draft(path)
+    try:
+        draft.touch()
+        draft.unlink()
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def write(path: Path, root: Path, training: Samples, validation: Samples, *, pixels: Sequence[Pixels] | None = None,
+          contents: str | None = None) -> Header:  # fmt: skip
+    """Writes the index of a set that was listed just now; it has its name only when it is whole. Gives its header.
+
+    Raises DataError where it cannot be written.
+    """
+    splits = (training, validation)
+    header = Header(of_splits(root, splits), [_split_header(root, samples) for samples in splits], contents)
+    for samples, split in zip(splits, header.splits, strict=True):
+        for label in range(len(split.classes)):
+            _check_names(samples, split, label)  # what came after it was listed is in none of its times
+    columns = [*_columns(splits, pixels)]
+    second = msgspec.json.encode(header) + b"\n"
+    digest = hashlib.sha256(second)
+    for column in columns:
+        digest.update(column)
+    draft = _draft(path)
+    try:
+        with draft.open("wb") as file:
+            file.write(b"%s %d %s\n" % (_MARK, VERSION, digest.hexdigest().encode()))
+            file.write(second)
+            for column in columns:
+                file.write(column)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise _not_written(path, error) from error
+    return header
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def _not_written(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"the index of a set lies in its root; {str(path)!r} cannot be written ({error.strerror}): say where it goes, here "
+        "and in the run: dataset.index=FILE, on a file system that the workers share"
+    )
+
+
+def read(path: Path, root: Path) -> Index:
+    """The index of the set that lies in `root`. Raises DamagedData; OSError where it is not there."""
+    # not mapped: a page of a file that was replaced on a network file system ends the process that asks for it
+    content = path.read_bytes()
+    held, first = memoryview(content), content[:128].partition(b"\n")[0]
+    mark, version, seal = [*first.split(b" "), b"", b"", b""][:3]
+    if mark != _MARK:
+        raise DamagedData(f"'{path}' is no index of class folders; remove it, and write it anew: {_REMEDY}")
+    if version != b"%d" % VERSION:
+        raise DamagedData(
+            f"'{path}' is of version {version.decode()!r}, and {VERSION} is read here; write it anew: {_REMEDY}"
+        )
+    if hashlib.sha256(held[len(first) + 1 :]).hexdigest().encode() != seal:
+        raise DamagedData(f"'{path}' is damaged: it does not hold what its seal says; write it anew: {_REMEDY}")
+    start = content.index(b"\n", len(first) + 1) + 1
+    header = msgspec.json.decode(held[len(first) + 1 : start], type=Header)
+    body = np.frombuffer(content, np.uint8)[start:]
+    made = []
+    for split in header.splits:
+        made.append(_split(root, split, body[: split.bytes], seal.decode()))
+        body = body[split.bytes :]
+    (training, first_pixels), (validation, second_pixels) = made
+    return Index(path, root, header, training, validation, (first_pixels, second_pixels))
+
+
+_REMEDY = "`python -m aiperf prepare … --index-only`"
+
+
+def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], seal: str) -> tuple[Samples, Pixels]:
+    images = sum(header.images)
+    sizes, ends = body[: 8 * images].view("<i8"), body[8 * images : 16 * images].view("<i8")
+    heights, widths = body[16 * images : 18 * images].view("<u2"), body[18 * images : 20 * images].view("<u2")
+    files = ClassFolders(
+        root / header.folder, tuple(header.classes), np.array(header.images, np.int64), ends, body[20 * images :]
+    )
+    samples = Samples(files.classes, files.labels, files, indexed_sizes=sizes, seal=f"{seal} {header.folder}")
+    return samples, Pixels(heights, widths)
+
+
+def _split_header(root: Path, samples: Samples) -> SplitHeader:
+    files = samples.paths
+    assert isinstance(files, ClassFolders), "shards have an index of their own"
+    return SplitHeader(
+        folder=files.folder.relative_to(root).as_posix(),
+        changed=_changed(files.folder),
+        classes=list(files.classes),
+        images=files.images.tolist(),
+        classes_changed=[_changed(files.folder / name) for name in files.classes],
+        name_bytes=len(files.names),
+    )
+
+
+def _columns(splits: Sequence[Samples], pixels: Sequence[Pixels] | None) -> Iterator[bytes]:
+    for number, samples in enumerate(splits):
+        files = samples.paths
+        assert isinstance(files, ClassFolders)
+        unknown = np.zeros(len(samples), np.uint16)
+        known = Pixels(unknown, unknown) if pixels is None else pixels[number]
+        yield samples.sizes().astype("<i8").tobytes()
+        yield files.ends.astype("<i8").tobytes()
+        yield known.heights.astype("<u2").tobytes()
+        yield known.widths.astype("<u2").tobytes()
+        yield files.names.tobytes()
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError as error:
+        raise StaleIndex(f"'{folder}' cannot be looked at: {error.strerror}") from error
+
+
+def _check_class(samples: Samples, header: SplitHeader, label: int) -> None:
+    files = samples.paths
+    assert isinstance(files, ClassFolders)
+    if _changed(files.folder / header.classes[label]) != header.classes_changed[label]:
+        _check_names(samples, header, label)  # a copy of the set has other times: what counts is what lies there
+
+
+def _check_names(samples: Samples, header: SplitHeader, label: int) -> None:
+    files = samples.paths
+    assert isinstance(files, ClassFolders)
+    folder = files.folder / header.classes[label]
+    found, held = image_names(folder), files.files(label)
+    if found != held:
+        raise StaleIndex(
+            f"'{folder}' holds {len(found)} images and {len(held)} were indexed: {_difference(held, found)}"
+        )
+
+
+def _check_file(samples: Samples, index: int) -> None:
+    assert samples.indexed_sizes is not None
+    name = samples.name(index)
+    try:
+        found = Path(name).stat().st_size
+    except OSError as error:
+        raise StaleIndex(f"'{name}' cannot be looked at: {error.strerror}") from error
+    if found != samples.indexed_sizes[index]:
+        raise StaleIndex(f"'{name}' has {found} bytes, and {samples.indexed_sizes[index]} when the index was written")
+
+
+def _difference(held: Sequence[str], found: Sequence[str]) -> str:
+    gone, new = sorted(set(held) - set(found)), sorted(set(found) - set(held))
+    told = [f"{len(names)} {what}, first {names[0]!r}" for names, what in ((gone, "gone"), (new, "new")) if names]
+    return "; ".join(told)

@@ -1,0 +1,315 @@
+"""The index of class folders: a run reads it instead of listing them, and it is refused once it does not hold any more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.__main__ import main
+from aiperf.data import index
+from aiperf.data.class_folders import ClassFolders
+from aiperf.data.dataset_config import Cifar10Conf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
+from aiperf.data.errors import DamagedData, DataError, MissingData, OtherData, StaleIndex
+from aiperf.data.fingerprint import of_splits
+from aiperf.data.opening import open_data
+from aiperf.data.survey import data_fingerprint, describe, held_to, index_path, listing, write_index
+from tests.data.folders import make
+from tests.data.walks import joined, training, validation
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make(tmp_path / "set", training=6, validation=3, classes=3)
+
+
+def indexed(root: Path) -> ImagesConf:
+    conf = ImagesConf(root=str(root))
+    write_index(conf)
+    return conf
+
+
+_NAMES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1), unique=True, max_size=5)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.text("abcé", min_size=1), _NAMES), max_size=4, unique_by=lambda each: each[0]))
+def test_names_kept_as_bytes_are_the_paths_that_they_were_made_of(files: list[tuple[str, list[str]]]) -> None:
+    made = ClassFolders.of(Path("/set/train"), files)
+
+    assert list(made) == [Path("/set/train", folder, name) for folder, names in files for name in names]
+    assert [made.files(label) for label in range(len(files))] == [names for _, names in files]
+    assert [made.classes[label] for label in made.labels] == [folder for folder, names in files for _ in names]
+    assert made[-1:] == list(made)[-1:]
+
+
+def test_a_set_read_from_its_index_is_the_set_that_was_listed(root: Path) -> None:
+    conf = ImagesConf(root=str(root), augment=False)
+    listed = describe(conf)
+    with open_data(conf) as data:
+        wanted = [joined(list(walk(data, 3))) for walk in (training, validation)]
+
+    write_index(conf)
+
+    assert listing(conf).index is not None
+    assert describe(conf) == listed
+    with open_data(conf) as data:
+        for walk, (images, labels) in zip((training, validation), wanted, strict=True):
+            mine = joined(list(walk(data, 3)))
+            assert torch.equal(mine[0], images) and torch.equal(mine[1], labels)
+
+
+def test_names_that_are_no_text_are_indexed_too(root: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9 \xff.jpg")
+    (root / "train/class0/0.jpg").rename(root / "train/class0" / odd)
+
+    conf = indexed(root)
+
+    found = listing(conf).training
+    assert [Path(found.name(number)).name for number in range(6)].count(odd) == 1
+    assert data_fingerprint(conf) == listing(conf, anew=True).fingerprint
+
+
+def test_the_fingerprint_is_the_same_wherever_the_set_lies_and_another_for_any_change(
+    root: Path, tmp_path: Path
+) -> None:
+    before = data_fingerprint(ImagesConf(root=str(root)))
+    there = shutil.copytree(root, tmp_path / "elsewhere")
+
+    assert data_fingerprint(ImagesConf(root=str(there))) == before
+    for number, change in enumerate((_added, _gone, _longer, _moved, _renamed)):
+        changed = shutil.copytree(root, tmp_path / f"changed{number}")
+        change(changed)
+        assert data_fingerprint(ImagesConf(root=str(changed))) != before, change
+
+
+def test_the_fingerprint_of_a_set_is_what_the_page_says_it_is(tmp_path: Path) -> None:
+    root = make(tmp_path / "set", training=1, validation=1, classes=2)
+    found = listing(ImagesConf(root=str(root)))
+
+    lines = "".join(
+        f"{split}/class{label}/0.jpg\t{label}\t{(root / split / f'class{label}' / '0.jpg').stat().st_size}\n"
+        for split in ("train", "val")
+        for label in (0, 1)
+    )
+    wanted = subprocess.run(["sha256sum"], input=lines, capture_output=True, text=True, check=True).stdout.split()[0]
+
+    assert of_splits(root, (found.training, found.validation)) == wanted
+
+
+def test_every_set_has_a_fingerprint(root: Path) -> None:
+    assert data_fingerprint(DigitsConf()) != data_fingerprint(DigitsConf(noise=0.1))
+    assert data_fingerprint(SyntheticConf()) != data_fingerprint(SyntheticConf(seed=1))
+    folders = data_fingerprint(ImagesConf(root=str(root)))
+    assert data_fingerprint(Cifar10Conf(root=str(root))) == data_fingerprint(ImagenetConf(root=str(root))) == folders
+
+
+def _added(root: Path) -> None:
+    shutil.copy(root / "train/class1/0.jpg", root / "train/class1/00.jpg")
+
+
+def _gone(root: Path) -> None:
+    (root / "val/class2/1.jpg").unlink()
+
+
+def _longer(root: Path) -> None:
+    with (root / "train/class0/3.jpg").open("ab") as file:
+        file.write(b"more")
+
+
+def _moved(root: Path) -> None:
+    (root / "train/class0/3.jpg").rename(root / "train/class1/33.jpg")
+
+
+def _renamed(root: Path) -> None:
+    for split in ("train", "val"):
+        (root / split / "class0").rename(root / split / "klass0")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_added, r"class1' holds 7 images and 6 were indexed: 1 new, first '00.jpg'"),
+        (_gone, r"class2' holds 2 images and 3 were indexed: 1 gone, first '1.jpg'"),
+        (_longer, r"3.jpg' has \d+ bytes, and \d+ when the index was written"),
+        (_moved, r"class0' holds 5 images and 6 were indexed: 1 gone, first '3.jpg'"),
+        (_renamed, r"the class folders of .*train' are others: 1 gone, first 'class0'; 1 new, first 'klass0'"),
+    ],
+)
+def test_an_index_that_does_not_hold_any_more_is_refused_with_what_differs_and_the_remedy(
+    root: Path, change: Callable[[Path], None], told: str
+) -> None:
+    conf = indexed(root)
+    change(root)
+
+    for act in (describe, open_data):
+        with pytest.raises(StaleIndex, match=told) as refused:
+            act(conf)
+        assert "--index-only" in str(refused.value)
+
+    write_index(conf)
+    describe(conf)
+
+
+def test_a_copy_of_the_set_with_other_times_is_the_set(root: Path, tmp_path: Path) -> None:
+    conf = indexed(root)
+    there = tmp_path / "copy"
+    shutil.copytree(root, there, copy_function=shutil.copyfile)
+    for folder in there.rglob("*/"):
+        os.utime(folder)
+
+    assert describe(ImagesConf(root=str(there))) == describe(conf)
+
+
+def test_a_file_that_changed_its_size_is_refused_when_it_is_read_whoever_looked_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path / "set", training=6, validation=3, classes=2, height=100, width=100)
+    conf = ImagenetConf(root=str(root), cache="none")
+    write_index(conf)
+    monkeypatch.setattr(index, "FILES_ASKED", 0)
+    _longer(root)
+
+    with open_data(conf) as data, pytest.raises(StaleIndex, match=r"3.jpg' has \d+ bytes"):
+        list(training(data, data.training_images))
+
+
+def test_hosts_look_at_folders_of_their_own_so_that_many_see_what_one_does_not(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = indexed(root)
+    monkeypatch.setattr(index, "FOLDERS_ASKED", 1)
+    monkeypatch.setattr(index, "FILES_ASKED", 0)
+    _added(root)
+    refused = 0
+
+    for host in range(40):
+        try:
+            listing(conf, asker=f"node{host}")
+        except StaleIndex:
+            refused += 1
+
+    assert 0 < refused < 40
+
+
+def test_an_index_that_is_damaged_or_of_another_version_is_refused_and_never_listed_instead(root: Path) -> None:
+    conf = indexed(root)
+    path = index_path(conf)
+    whole = path.read_bytes()
+
+    for position in (0, 20, 90, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+        with pytest.raises(DamagedData, match="--index-only"):
+            describe(conf)
+    for content in (b"", whole[:-1], whole[: len(whole) // 3], whole + b"x"):
+        path.write_bytes(content)
+        with pytest.raises(DamagedData, match="--index-only"):
+            describe(conf)
+    path.write_bytes(whole.replace(b"aiperf-folders 1 ", b"aiperf-folders 2 ", 1))
+    with pytest.raises(DamagedData, match="of version '2', and 1 is read here"):
+        describe(conf)
+
+
+def test_an_index_lies_elsewhere_where_the_root_cannot_be_written(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "indices").mkdir()
+    conf = ImagesConf(root=str(root), index=str(tmp_path / "indices/mine"))
+    with pytest.raises(MissingData, match=r"there is none at .*mine.*--index-only"):
+        describe(conf)
+
+    write_index(conf)
+
+    assert not (root / index.FILE).exists()
+    assert listing(conf).index is not None
+    with pytest.raises(DataError, match=r"dataset\.index=FILE"):
+        write_index(ImagesConf(root=str(root), index=str(tmp_path / "nowhere/mine")))
+
+
+def test_prepare_writes_the_index_with_the_sizes_of_the_images(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "val/class0/0.jpg").write_bytes(b"broken")
+    words = ["prepare", "dataset=images", f"dataset.root={root}"]
+
+    assert main([*words, "--index-only"]) == 0
+    assert main(words) == 0
+    said = capsys.readouterr().out
+
+    found = listing(ImagesConf(root=str(root))).index
+    assert found is not None
+    assert found.header.contents is not None and f"SHA-256 of the set {found.header.contents}" in said
+    assert said.count(f"fingerprint {found.header.fingerprint}") == 2
+    assert np.array_equal(found.pixels[0].heights, [32] * 18) and np.array_equal(found.pixels[0].widths, [32] * 18)
+    assert found.pixels[1].heights.tolist() == [0] + [32] * 8, "of a corrupt image no size is known"
+
+
+def test_a_set_that_lies_in_no_class_folders_needs_no_index(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", "dataset=digits", "--index-only"]) == 2
+
+    assert "lies in none: it needs none" in capsys.readouterr().err
+
+
+def test_a_worker_whose_set_is_another_than_the_plans_is_refused_by_name(root: Path, tmp_path: Path) -> None:
+    planned = data_fingerprint(ImagesConf(root=str(root)))
+    there = shutil.copytree(root, tmp_path / "elsewhere")
+    _longer(there)
+
+    open_data(held_to(ImagesConf(root=str(root)), planned)).close()
+    with pytest.raises(OtherData, match=rf"fingerprint {planned[:16]}…; on \S+ '{there}' holds one of"):
+        open_data(held_to(ImagesConf(root=str(there)), planned))
+    with pytest.raises(OtherData):
+        open_data(held_to(ImagenetConf(root=str(there)), planned))
+    assert held_to(DigitsConf(), planned) == DigitsConf()
+
+
+_COUNTED = """
+import sys
+counts = {}
+def count(event, args):
+    if args and str(args[0]).startswith(sys.argv[1]):  # of the set, and not where modules lie
+        counts[event] = counts.get(event, 0) + 1
+sys.addaudithook(count)
+import os
+asked = os.stat
+def stat(path, *args, **kwargs):
+    count("stat", (path,))
+    return asked(path, *args, **kwargs)
+os.stat = stat
+from aiperf.data.dataset_config import ImagenetConf
+from aiperf.data.opening import open_data
+counts.clear()
+with open_data(ImagenetConf(root=sys.argv[1], cache="none", index=sys.argv[2] or None)) as data:
+    print(data.training_images, counts.get("os.scandir", 0), counts.get("os.listdir", 0), counts.get("stat", 0))
+"""
+
+
+def test_a_process_that_opens_an_indexed_set_lists_no_folder_and_asks_for_few_files_however_many_there_are(
+    tmp_path: Path,
+) -> None:
+    root = make(tmp_path / "set", training=1, validation=1, classes=40)
+    for folder in (root / "train").iterdir():
+        for number in range(50):
+            os.link(folder / "0.jpg", folder / f"link{number}.jpg")
+
+    def counted(index_file: str) -> list[int]:
+        words = [sys.executable, "-c", _COUNTED, str(root), index_file]
+        environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=300)
+        return [int(word) for word in done.stdout.split()]
+
+    listed = counted("")
+    write_index(ImagenetConf(root=str(root), index=str(tmp_path / "index")))
+    images, scans, lists, stats = counted(str(tmp_path / "index"))
+
+    assert listed[0] == images == 40 * 51
+    assert listed[1] == 2 + 2 * 40 and listed[3] >= 40 * 52, "what an index spares"
+    assert (scans, lists) == (0, 0)
+    assert stats <= 2 * (1 + index.FOLDERS_ASKED + index.FILES_ASKED) + 10

@@ -30,6 +30,15 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """Nodes that a Ray with an autoscaler is to have, whether work waits for them yet or not."""
+
+    nodes: int
+    each: Mapping[str, float]
+    """Ray's resources of a node, all of which one worker takes: {"CPU": 32, "GPU": 8}."""
+
+
+@dataclass(frozen=True, slots=True)
 class Existing:
     """A Ray that others have started, and will end."""
 
@@ -38,6 +47,8 @@ class Existing:
     nodes: int
     fewest_nodes: int
     patience_seconds: float
+    demand: Demand | None = None
+    """What its autoscaler is asked for as long as the run goes on; None: nothing, the nodes are those that others bring."""
 
 
 Place = Simulated | Head | Existing
@@ -51,7 +62,7 @@ class Submission:
     folder: Path
     """The run's, absolute, on a file system that all nodes share. One that is repeated has folders beside it."""
     words: Sequence[str]
-    """Its options, as they were typed."""
+    """Its options, as they were typed; none for a run that goes on, whose options stand in its journal."""
     seconds: float
     """Its declared time."""
     python: str
@@ -106,6 +117,29 @@ class BatchJob(Protocol):
 
     def cancel(self, job: str) -> None:
         """Takes it back."""
+        ...
+
+    def lines(self, job: str) -> Sequence[str] | None:
+        """What the run says of itself where it goes on; None: its folder is this machine's too, and tells."""
+        ...
+
+    def fetch(self, job: str) -> None:
+        """Brings what is to be read of a run that has ended into its folder here, where that is another than the run's own."""
+        ...
+
+    @property
+    def advice(self) -> str:
+        """What to change where a job would wait for ever."""
+        ...
+
+    @property
+    def last_words(self) -> str:
+        """Where it stands why a job ended before its run began."""
+        ...
+
+    @property
+    def how_to_look(self) -> str:
+        """The command that shows how the run stands while it goes on."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster.place import ClusterConf, Existing, Place
+from cluster.place import ClusterConf, Demand, Existing, Place
 
 
 @dataclass
@@ -20,14 +20,25 @@ class RayConf(ClusterConf):
     """So many nodes are waited for before the run begins; more may come at any time."""
     patience_seconds: float = 300.0
     """How long."""
+    ask_nodes: int = 0
+    """So many nodes are asked of its autoscaler for as long as the run goes on, each with what a worker takes; 0: none."""
+    ask_cpus: int = 1
+    """Processors of each node that is asked for, all of them."""
+    ask_accelerators: int = 0
+    """Accelerators of each node that is asked for, all of them."""
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
         if self.nodes < 1:
             raise ValueError(f"cluster.nodes is at least 1; found {self.nodes}")
+        for name, least in {"ask_nodes": 0, "ask_cpus": 1, "ask_accelerators": 0}.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"cluster.{name} is at least {least}; found {getattr(self, name)}")
         if not self.address:
             raise ValueError("cluster.address is HOST:PORT of Ray's head, or auto on that host; found none")
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """That Ray."""
-        return Existing(self.address, self.nodes, self.nodes, self.patience_seconds)
+        each = {"CPU": float(self.ask_cpus)} | ({"GPU": float(self.ask_accelerators)} if self.ask_accelerators else {})
+        demand = Demand(self.ask_nodes, each) if self.ask_nodes else None
+        return Existing(self.address, self.nodes, self.nodes, self.patience_seconds, demand)

@@ -342,6 +342,29 @@ class SlurmJob:
         """By scancel."""
         _asked("scancel", job)
 
+    def lines(self, job: str) -> None:
+        """The folder is shared."""
+
+    def fetch(self, job: str) -> None:
+        """Nothing: the folder is shared."""
+
+    @property
+    def advice(self) -> str:
+        """See `place.BatchJob`."""
+        return "ask for what the partition allows (cluster.nodes, cluster.time, cluster.account, cluster.qos)"
+
+    @property
+    def last_words(self) -> str:
+        """See `place.BatchJob`."""
+        return " ".join(
+            str(folder / "slurm.log") for folder in self.folders if not (folder / "journal.jsonl").is_file()
+        )
+
+    @property
+    def how_to_look(self) -> str:
+        """See `place.BatchJob`."""
+        return f"python -m aiperf status {self.folders[0]}"
+
 
 def _asked(*words: str) -> str:
     """A program's answer. Raises ClusterError, with its own words, where it is not there or refuses."""

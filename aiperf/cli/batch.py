@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from aiperf.cli import status
-from aiperf.cli.arguments import PROGRAM
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
@@ -106,22 +105,37 @@ def _followed(job: BatchJob, number: str) -> int:
                 if state.is_hopeless:
                     job.cancel(number)
                     raise _NeverStarts(
-                        f"job {number} would wait for ever ({state.reason}), and is cancelled: ask for what the partition "
-                        "allows (cluster.nodes, cluster.time, cluster.account, cluster.qos)"
+                        f"job {number} would wait for ever ({state.reason}), and is cancelled: {job.advice}"
                     )
             if time.monotonic() - shown > SHOW_SECONDS:
                 shown = time.monotonic()
-                _show(job.folders)
+                _show(job, number)
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        print(f"\njob {number} goes on; how it stands: {PROGRAM} status {job.folders[0]}")
+        print(f"\njob {number} goes on; how it stands: {job.how_to_look}")
         return 0
+    _fetch(job, number)
     return _ended(job, number)
 
 
-def _show(folders: Sequence[Path]) -> None:
+def _fetch(job: BatchJob, number: str) -> None:
+    try:
+        job.fetch(number)
+    except ClusterError as error:
+        raise SchedulerRefused(
+            f"job {number} has ended; its report lies where it ran, and could not be fetched: {error}"
+        ) from error
+
+
+def _show(job: BatchJob, number: str) -> None:
     """The run that goes on: of those that have begun the last."""
-    begun = [folder for folder in folders if (folder / NAME).is_file()]
+    try:
+        said = job.lines(number)
+    except ClusterError as error:  # the next look will tell more
+        said = [f"the run was not asked how it stands: {error}"]
+    for line in said or ():
+        print(line, flush=True)
+    begun = [] if said is not None else [folder for folder in job.folders if (folder / NAME).is_file()]
     with suppress(NoSuchRun):  # its first line is just being written
         for line in status.lines(begun[-1], time.time()) if begun else ():
             print(line, flush=True)
@@ -140,7 +154,7 @@ def _ended(job: BatchJob, number: str) -> int:
     worst = 0
     for folder in job.folders:
         if not (folder / NAME).is_file():
-            raise AiperfError(f"job {number} ended before its run began; its last words: {folder / 'slurm.log'}")
+            raise AiperfError(f"job {number} ended before its run began; its last words: {job.last_words}")
         report = report_of(folder)
         for line in closing_lines(report, folder / "report.html"):
             print(line)

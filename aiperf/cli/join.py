@@ -17,11 +17,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--patience", metavar="SECONDS", type=float, default=600.0, help="wait so long for its head (%(default).0f)"
     )
+    parser.add_argument(
+        "--rejoin",
+        action="store_true",
+        help="when the head has gone before the run was over, wait as long for the next",
+    )
 
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Stays until the run is over."""
     from aiperf.drive.ray.join_node import join
 
-    join(arguments.run, arguments.patience)
+    join(arguments.run, arguments.patience, rejoins=arguments.rejoin)
     return 0

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import ray
 
+from aiperf.drive.ray.demand import asked_for
 from aiperf.drive.ray.head import await_nodes
 from aiperf.drive.ray.started_ray import named_if_not_started, read_environment_anew
 from cluster.place import Existing
@@ -24,11 +25,12 @@ def existing_ray(place: Existing) -> Iterator[None]:
         NoWorkers: too few nodes are there in time.
     """
     read_environment_anew()
-    offence = f"+cluster=ray joins the Ray at cluster.address; it could not at {place.address}"
+    offence = f"the run joins a Ray that is there already; it could not at {place.address}"
     with named_if_not_started(offence, _REMEDY):
         ray.init(address=place.address, log_to_driver=False, logging_level=logging.ERROR)
     try:
-        await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
-        yield
+        with asked_for(place.demand):
+            await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
+            yield
     finally:
         ray.shutdown()

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import msgspec
 
@@ -19,25 +20,38 @@ from aiperf.data import hostcache
 from aiperf.drive.ray.head import HEAD, LOOK_SECONDS, HeadAddress
 from aiperf.drive.ray.ray_environment import MODE, TOKEN, compiler_caches, guarded_environment, ray_parent
 from aiperf.errors import NoSuchRun, RuntimeNotStarted
+from aiperf.journal.journal import NAME
 from aiperf.scratch import Scratch
 from aiperf.system.control_groups import usable_processors
 
 ANSWER_SECONDS = 5.0
 GIVE_UP_SECONDS = (30.0, 120.0)
 """Ray gives its start up after thirty seconds, to which come its imports and its end. What fails earlier would fail again."""
+TAIL_BYTES = 4096
+"""Of a journal, in which its last line is found where that is RunEnded."""
 END_SECONDS = 10.0
 """Ray's processes may take so long to end when they are asked to."""
 
 
-def join(folder: Path, patience_seconds: float) -> None:
-    """Joins the Ray of the run in `folder`, and returns when its head has gone.
+def join(folder: Path, patience_seconds: float, *, rejoins: bool = False) -> None:
+    """Joins the Ray of the run in `folder`, and returns when its head has gone; with `rejoins` when the run is over: a head
+    that was lost before is started anew by who started it.
 
     Raises:
         NoSuchRun: no head is told there in time.
         RuntimeNotStarted: Ray ended here by itself while the head was there. One that gave its start up, since this host or
             the head was slow, is begun again until the patience is over.
     """
-    head = _awaited(folder / HEAD, patience_seconds)
+    again = False
+    while _joined(folder, patience_seconds, rejoins=rejoins, again=again) and rejoins:
+        again = True
+
+
+def _joined(folder: Path, patience_seconds: float, *, rejoins: bool, again: bool) -> bool:
+    """Joins the head that is told; gives whether there may be another after it."""
+    head = _awaited(folder, patience_seconds, may_be_over=again)
+    if head is None:
+        return False
     scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
     try:
         environment = os.environ | guarded_environment(os.environ) | {MODE: "token", TOKEN: head.token}
@@ -48,8 +62,10 @@ def join(folder: Path, patience_seconds: float) -> None:
             tries += 1
             command = _command(head, scratch.path / f"r{tries}")
             ended = _stay(folder / HEAD, head, command, environment)
-            if ended is None:
-                return
+            if not isinstance(ended, Ended):
+                return ended == "gone"
+            if rejoins and not _answers(head):
+                return True
             if not ended.gave_up or time.monotonic() >= deadline:
                 raise RuntimeNotStarted(
                     f"Ray ended on this host, with status {ended.status}, while the run's head at {head.address} was told to "
@@ -65,18 +81,35 @@ def join(folder: Path, patience_seconds: float) -> None:
         hostcache.remove_orphans()
 
 
-def _awaited(path: Path, patience_seconds: float) -> HeadAddress:
-    deadline = time.monotonic() + patience_seconds
+def _awaited(folder: Path, patience_seconds: float, *, may_be_over: bool) -> HeadAddress | None:
+    """A head that answers; None where the run may be over, and is. (Before the first head nothing tells a run that is over from
+    one that is about to go on.)"""
+    path, deadline = folder / HEAD, time.monotonic() + patience_seconds
     while True:
         # one that was killed has left its file, and Ray would try to join it for ten minutes (Ray 2.60)
         if (head := _read(path)) is not None and _answers(head):
             return head
+        # looked at in each turn: a shared file system may show a journal's last line later than that its head is gone
+        if may_be_over and head is None and _is_over(folder):
+            return None
         if time.monotonic() >= deadline:
             raise NoSuchRun(
                 f"a node joins the head that '{path}' tells of; there is none that answers after {patience_seconds:.0f} s. "
                 "Is the run's driver up, can its host be reached, and is this folder on a file system that all hosts share?"
             )
         time.sleep(LOOK_SECONDS)
+
+
+def _is_over(folder: Path) -> bool:
+    """Whether the run's last driver has ended it, as the last line of its journal says."""
+    try:
+        with (folder / NAME).open("rb") as journal:
+            journal.seek(0, os.SEEK_END)
+            journal.seek(max(0, journal.tell() - TAIL_BYTES))
+            lines = journal.read().splitlines()
+    except FileNotFoundError:
+        return False
+    return bool(lines) and lines[-1].startswith(b'{"event":"RunEnded"')
 
 
 def _read(path: Path) -> HeadAddress | None:
@@ -109,8 +142,12 @@ class Ended:
     """It never was a node of the run's, most likely: its own limit for that is 30 s (Ray 2.60, without an option)."""
 
 
-def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[str, str]) -> Ended | None:
-    """Until the head's file is gone or tells of another, or this process is asked to end: None; or until Ray ends by itself."""
+Stay = Ended | Literal["asked", "gone"]
+"""How it ended that this host was a node: Ray did, this process was asked to, or the head has gone."""
+
+
+def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[str, str]) -> Stay:
+    """Until the head's file is gone or tells of another, this process is asked to end, or Ray ends by itself."""
     began = time.monotonic()
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     asked = False
@@ -124,7 +161,7 @@ def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[s
         while (status := process.poll()) is None and not asked and _read(path) == head:
             time.sleep(1.0)
         if status is None or asked or _read(path) != head:
-            return None
+            return "asked" if asked else "gone"
         return Ended(status, GIVE_UP_SECONDS[0] <= time.monotonic() - began <= GIVE_UP_SECONDS[1])
     finally:
         process.terminate()

@@ -1,0 +1,235 @@
+"""Nodes of a Kubernetes cluster: `+cluster=kubernetes`. Its manifests are values made in `cluster.manifests`; applying and
+following them is thin (`cluster.kubernetes_job`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import PurePosixPath
+from typing import Any
+
+from cluster.kubernetes_job import KubernetesJob, as_yaml
+from cluster.manifests import kuberay, plain_jobs
+from cluster.manifests.asked import Asked
+from cluster.place import ClusterConf, Demand, Existing, Head, Place, Submission
+
+OPERATORS = ("kuberay", "none")
+PULL_POLICIES = ("IfNotPresent", "Always", "Never")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY = rf"({_SUBDOMAIN}/)?{_NAME}"
+_QUANTITY = r"[1-9][0-9]*(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?"
+_OF_THE_SYSTEM = ("dev", "etc", "proc", "sys", "tmp", "usr")
+_OWN_VARIABLES = ("RAY_AUTH_", "RAY_ADDRESS", "AIPERF_OPTIONS", "RAY_CLUSTER_", "KUBERAY_")
+
+
+@dataclass
+class KubernetesConf(ClusterConf):
+    """Pods of a Kubernetes cluster, by a RayJob of KubeRay or by Jobs alone. The run is applied and followed; Ctrl-C leaves it
+    running. Its folder lies on a claim that all its pods share; journal and report are fetched from there."""
+
+    kind: str = "kubernetes"
+    image: str = ""
+    """The image that all pods run, with this package in it: see Dockerfile."""
+    operator: str = "kuberay"
+    """kuberay: a RayJob, whose workers come and go by Ray's autoscaler; none: a Job for the head, and an indexed
+    one for the workers."""
+    namespace: str = "default"
+    """It must be there."""
+    max_workers: int = 1
+    """Pods of workers, a node of Ray each; all of them are asked for as the run begins."""
+    min_workers: int = 0
+    """So many are kept in any case (kuberay)."""
+    start_workers: int = 1
+    """The run begins when so many have joined; the others may come at any time."""
+    join_seconds: float = 1800.0
+    """How long they may take: new nodes, and images that are pulled."""
+    accelerators: int = 0
+    """Of each worker's pod."""
+    accelerator_resource: str = "nvidia.com/gpu"
+    """As the cluster's device plugin names them."""
+    cpus: int = 4
+    """Of each worker's pod: asked for and never exceeded; likewise below."""
+    memory: str = "16Gi"
+    shared_memory: str = "4Gi"
+    """/dev/shm of each pod; counted as its memory."""
+    head_cpus: int = 2
+    """Of the head's pod, which holds Ray's head and the driver, and trains nothing."""
+    head_memory: str = "8Gi"
+    runs_claim: str = "aiperf-runs"
+    """PersistentVolumeClaim that all pods can write to (ReadWriteMany): journals, checkpoints, reports."""
+    runs_path: str = "/runs"
+    """Where it stands in the pods."""
+    runs_size: str | None = None
+    """Make the claim, of this size, where it is not there; none: it is."""
+    storage_class: str | None = None
+    """Of a claim that is made; none: the cluster's default."""
+    data_claim: str | None = None
+    """Claim that holds the data set, read only; none: the data set is in the image, or made up."""
+    data_path: str = "/data"
+    """Where it stands in the pods: dataset.root=/data/imagenet."""
+    node_selector: list[str] = field(default_factory=list)
+    """LABEL=VALUE each, of nodes for workers."""
+    head_node_selector: list[str] = field(default_factory=list)
+    """The same for the head."""
+    tolerations: list[str] = field(default_factory=list)
+    """KEY[=VALUE][:EFFECT] each, of all pods: nvidia.com/gpu:NoSchedule."""
+    pull_policy: str = "IfNotPresent"
+    """IfNotPresent, Always or Never."""
+    pull_secrets: list[str] = field(default_factory=list)
+    """Secrets with which the image is pulled."""
+    service_account: str | None = None
+    """Of the head, whose autoscaler asks for pods (kuberay); none: one is made with no more rights than that takes."""
+    token_secret: str | None = None
+    """Secret whose key auth_token holds Ray's token; none: KubeRay makes one; without KubeRay the driver does."""
+    user: int = 1000
+    """Number of the user and group that all containers run as, and that the claims' files belong to. Never root."""
+    env: list[str] = field(default_factory=list)
+    """NAME=VALUE each, of all pods: NCCL_SOCKET_IFNAME=eth0. No secrets: whoever may read the job reads them."""
+    restarts: int = 3
+    """So often the job is begun anew after a loss of its head: the run goes on from its journal."""
+    keep_seconds: int = 600
+    """The pods stay so long after the end."""
+    idle_seconds: int = 120
+    """A worker that the run does not ask for any more is ended after so long."""
+    autoscaler: str = "v2"
+    """Version of Ray's autoscaler: v2 or v1."""
+    ray_version: str | None = None
+    """Of the Ray in the image; none: that which is installed here."""
+    operator_namespace: str | None = None
+    """Where KubeRay's operator runs, which the network policy lets in; none: wherever."""
+    metrics_namespace: str | None = None
+    """Where a Prometheus runs that may read the pods' metrics; none: nobody may."""
+    submit: bool = True
+    """false: print the manifests on standard output, and nothing else."""
+    follow: bool = True
+    """Show how the run goes until it ends, and fetch its report; Ctrl-C leaves it running."""
+
+    def check(self) -> None:
+        """See `ClusterConf.check`."""
+        for law in self._broken():
+            raise ValueError(law)
+
+    def place(self, environment: Mapping[str, str]) -> Place:
+        """KubeRay's Ray, which this process runs on the head of; else a head of our own, which the workers' pods join."""
+        begins = 1 + self.start_workers
+        if self.operator == "none":
+            return Head(begins, begins, self.join_seconds)
+        each = {"CPU": float(self.cpus)} | ({"GPU": float(self.accelerators)} if self.accelerators else {})
+        return Existing("auto", begins, begins, self.join_seconds, Demand(self.max_workers, each))
+
+    def job(self, submission: Submission) -> KubernetesJob:
+        """The run as objects of the API."""
+        words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
+        words += [f"runs={self.runs_path}"] if submission.words else []
+        asked = Asked(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))
+        objects = plain_jobs.objects(asked) if self.operator == "none" else kuberay.objects(asked)
+        return KubernetesJob(as_yaml(objects), (submission.folder,), asked, tuple(objects))
+
+    @property
+    def has_jobs(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def wants_submission(self) -> bool:
+        """See `ClusterConf.wants_submission`."""
+        return self.submit
+
+    @property
+    def wants_following(self) -> bool:
+        """See `ClusterConf.wants_following`."""
+        return self.follow
+
+    def _broken(self) -> Iterator[str]:
+        """Every law that a value breaks."""
+        if not re.fullmatch(r"[\w./:@-]+", self.image):
+            yield f"cluster.image is the image that all pods run (docs/kubernetes.md builds one); found {self.image!r}"
+        for name, choices in (
+            ("operator", OPERATORS),
+            ("pull_policy", PULL_POLICIES),
+            ("autoscaler", ("v1", "v2")),
+        ):
+            if getattr(self, name) not in choices:
+                yield f"cluster.{name} is one of {', '.join(choices)}; found {getattr(self, name)!r}"
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                yield f"cluster.{name} is at least {least}; found {getattr(self, name)}"
+        if not self.min_workers <= self.max_workers or not self.start_workers <= self.max_workers:
+            yield (
+                "cluster.min_workers and cluster.start_workers are at most cluster.max_workers; found "
+                f"{self.min_workers}, {self.start_workers} and {self.max_workers}"
+            )
+        for name, (pattern, law) in _FORMS.items():
+            value = getattr(self, name)
+            for one in value if isinstance(value, list) else [value]:
+                if one is not None and not re.fullmatch(pattern, one):
+                    yield f"cluster.{name} {law}; found {one!r}"
+        for name in ("runs_path", "data_path"):
+            path: str = getattr(self, name)
+            if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+", path) or path.split("/")[1] in _OF_THE_SYSTEM:
+                yield (
+                    f"cluster.{name} is an absolute path of letters, digits, '.', '_' and '-', and none of "
+                    f"{', '.join(f'/{each}' for each in _OF_THE_SYSTEM)}; found {path!r}"
+                )
+        if _overlap(self.runs_path, self.data_path):
+            yield f"cluster.runs_path and cluster.data_path lie apart; found {self.runs_path!r} and {self.data_path!r}"
+        for word in self.env:
+            if word.startswith(_OWN_VARIABLES):
+                yield f"cluster.env leaves out what the run or KubeRay sets: {', '.join(_OWN_VARIABLES)}; found {word!r}"
+        if self.runs_size is None and self.storage_class is not None:
+            yield f"cluster.storage_class is of a claim that is made, by cluster.runs_size; found {self.storage_class!r} alone"
+        if self.operator == "none":
+            yield from self._without_operator()
+
+    def _without_operator(self) -> Iterator[str]:
+        usual: dict[str, Any] = {"min_workers": 0, "service_account": None, "operator_namespace": None}
+        for name, value in usual.items():
+            if getattr(self, name) != value:
+                yield f"cluster.{name} is for cluster.operator=kuberay; found {getattr(self, name)!r} without it: leave it out"
+
+
+def _overlap(one: str, other: str) -> bool:
+    first, second = PurePosixPath(one), PurePosixPath(other)
+    return first.is_relative_to(second) or second.is_relative_to(first)
+
+
+_LEAST = {
+    "max_workers": 1,
+    "min_workers": 0,
+    "start_workers": 1,
+    "accelerators": 0,
+    "cpus": 1,
+    "head_cpus": 1,
+    "user": 1,
+    "restarts": 0,
+    "keep_seconds": 0,
+    "idle_seconds": 0,
+    "join_seconds": 1,
+}
+_FORMS = {
+    "namespace": (_LABEL, "is a name of lower case letters, digits and '-'"),
+    "operator_namespace": (_LABEL, "is a name of lower case letters, digits and '-'"),
+    "metrics_namespace": (_LABEL, "is a name of lower case letters, digits and '-'"),
+    "runs_claim": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
+    "data_claim": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
+    "storage_class": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
+    "service_account": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
+    "token_secret": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
+    "pull_secrets": (_SUBDOMAIN, "are names of lower case letters, digits, '-' and '.'"),
+    "memory": (_QUANTITY, "is a whole number with a unit, 16Gi"),
+    "shared_memory": (_QUANTITY, "is a whole number with a unit, 4Gi"),
+    "head_memory": (_QUANTITY, "is a whole number with a unit, 8Gi"),
+    "runs_size": (_QUANTITY, "is a whole number with a unit, 500Gi"),
+    "accelerator_resource": (rf"{_SUBDOMAIN}/{_NAME}", "is named as DOMAIN/NAME, nvidia.com/gpu"),
+    "node_selector": (rf"{_KEY}=({_NAME})?", "are labels of nodes, LABEL=VALUE"),
+    "head_node_selector": (rf"{_KEY}=({_NAME})?", "are labels of nodes, LABEL=VALUE"),
+    "tolerations": (rf"{_KEY}(=({_NAME})?)?(:({'|'.join(EFFECTS)}))?", "are KEY[=VALUE][:EFFECT]"),
+    "env": (r"[A-Za-z_][A-Za-z0-9_]*=[^\x00\r\n]*", "are NAME=VALUE, a line each"),
+    "ray_version": (r"[0-9]+\.[0-9]+\.[0-9]+", "is three numbers, 2.60.0"),
+}
+"""Fields whose text Kubernetes would refuse, or would read as something else."""

@@ -1,0 +1,240 @@
+"""The API of a Kubernetes cluster, as far as a run needs it: by its official Python client, an extra of this package."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cluster.manifests.asked import RUN_LABEL, Manifest
+from cluster.place import ClusterError
+
+RAY = ("ray.io", "v1")
+PLURAL = "rayjobs"
+GONE_SECONDS, READER_SECONDS, ANSWER_SECONDS = 120.0, 300.0, 30.0
+LOOK_SECONDS = 1.0
+_KINDS = {
+    "PersistentVolumeClaim": ("CoreV1Api", "persistent_volume_claim"),
+    "ServiceAccount": ("CoreV1Api", "service_account"),
+    "Pod": ("CoreV1Api", "pod"),
+    "Role": ("RbacAuthorizationV1Api", "role"),
+    "RoleBinding": ("RbacAuthorizationV1Api", "role_binding"),
+    "NetworkPolicy": ("NetworkingV1Api", "network_policy"),
+    "Job": ("BatchV1Api", "job"),
+}
+"""Kinds of objects: by which class of the client, and under which name there."""
+
+
+class Api:
+    """One namespace, as the user's kubeconfig opens it; within a pod, as its service account does."""
+
+    def __init__(self, namespace: str) -> None:
+        """Raises ClusterError where the client is not installed, or no configuration is found."""
+        try:
+            import kubernetes
+            import yaml
+        except ImportError as error:
+            raise ClusterError(
+                "+cluster=kubernetes speaks to the API by the official Python client, and it is not installed: "
+                "pip install 'aiperf-cluster[kubernetes]', or print the manifests with cluster.submit=false"
+            ) from error
+        try:
+            kubernetes.config.load_config()  # type: ignore[no-untyped-call]
+        except (kubernetes.config.ConfigException, yaml.YAMLError, OSError, TypeError, ValueError) as error:
+            raise ClusterError(
+                f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config); none can be used: {error}"
+            ) from error
+        self._namespace = namespace
+        self._client: Any = kubernetes.client
+
+    def create(self, manifest: Manifest) -> Manifest:
+        """Makes an object; unknown fields are refused by the server. Raises ClusterError in the server's words."""
+        if manifest["kind"] == "RayJob":
+            return self._asked(
+                f"making RayJob {manifest['metadata']['name']}",
+                self._client.CustomObjectsApi().create_namespaced_custom_object,
+                *RAY,
+                self._namespace,
+                PLURAL,
+                manifest,
+                field_validation="Strict",
+            )
+        api, name = self._of(manifest["kind"])
+        return self._asked(
+            f"making {manifest['kind']} {manifest['metadata']['name']}",
+            getattr(api, f"create_namespaced_{name}"),
+            self._namespace,
+            manifest,
+            field_validation="Strict",
+        )
+
+    def read(self, kind: str, name: str) -> Manifest | None:
+        """An object as the server has it; None where there is none of that name."""
+        try:
+            if kind == "RayJob":
+                read = self._client.CustomObjectsApi().get_namespaced_custom_object
+                return self._asked(f"reading RayJob {name}", read, *RAY, self._namespace, PLURAL, name)
+            api, words = self._of(kind)
+            found = self._asked(
+                f"reading {kind} {name}", getattr(api, f"read_namespaced_{words}"), name, self._namespace
+            )
+        except _NotFound:
+            return None
+        return {"kind": kind, **found}
+
+    def delete(self, kind: str, name: str) -> None:
+        """Removes an object with all that it owns; one that is gone already is no error."""
+        with suppress(_NotFound):
+            if kind == "RayJob":
+                delete = self._client.CustomObjectsApi().delete_namespaced_custom_object
+                self._asked(
+                    f"deleting RayJob {name}",
+                    delete,
+                    *RAY,
+                    self._namespace,
+                    PLURAL,
+                    name,
+                    propagation_policy="Foreground",
+                )
+                return
+            api, words = self._of(kind)
+            delete = getattr(api, f"delete_namespaced_{words}")
+            self._asked(f"deleting {kind} {name}", delete, name, self._namespace, propagation_policy="Foreground")
+
+    def await_gone(self, kind: str, name: str) -> None:
+        """Raises ClusterError when it is still there after two minutes."""
+        deadline = time.monotonic() + GONE_SECONDS
+        while self.read(kind, name) is not None:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{kind} {name} was deleted and is still there after {GONE_SECONDS:.0f} s")
+            time.sleep(LOOK_SECONDS)
+
+    def own(self, manifests: Sequence[Manifest], owner: Manifest) -> None:
+        """Has the server remove these objects with their owner."""
+        reference = {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+        }
+        for manifest in manifests:
+            api, name = self._of(manifest["kind"])
+            self._asked(
+                f"giving {manifest['kind']} {manifest['metadata']['name']} its owner",
+                getattr(api, f"patch_namespaced_{name}"),
+                manifest["metadata"]["name"],
+                self._namespace,
+                {"metadata": {"ownerReferences": [reference]}},
+            )
+
+    def pods(self, run: str) -> list[Manifest]:
+        """Of a run, by its label."""
+        core = self._client.CoreV1Api()
+        selector = f"{RUN_LABEL}={run}"
+        found = self._asked("listing pods", core.list_namespaced_pod, self._namespace, label_selector=selector)
+        return list(found["items"])
+
+    def warnings(self, run: str) -> list[Manifest]:
+        """Events that warn of something about the run's objects, all of which begin with its name."""
+        core = self._client.CoreV1Api()
+        found = self._asked(
+            "listing events", core.list_namespaced_event, self._namespace, field_selector="type=Warning"
+        )
+        return [event for event in found["items"] if event["involvedObject"].get("name", "").startswith(run)]
+
+    def carried_out(self, pod: str, container: str, command: Sequence[str]) -> str:
+        """What a command says on its standard output in a pod's container. Raises ClusterError where it fails."""
+        from kubernetes.stream import stream
+
+        core = self._client.CoreV1Api()
+        try:
+            call = stream(
+                core.connect_get_namespaced_pod_exec,
+                pod,
+                self._namespace,
+                command=list(command),
+                container=container,
+                stdout=True,
+                stderr=True,
+                stdin=False,
+                tty=False,
+                _preload_content=False,
+            )
+            call.run_forever(timeout=READER_SECONDS)
+            said, wrong, status = call.read_stdout(timeout=0), call.read_stderr(timeout=0), call.returncode
+        except self._client.exceptions.ApiException as error:
+            raise ClusterError(
+                f"'{command[0]}' was to be carried out in pod {pod}; {_told(error.status, error.body)}"
+            ) from error
+        if status != 0:
+            raise ClusterError(f"'{command[0]}' in pod {pod} ended with status {status}: {(wrong or '').strip()}")
+        return str(said or "")
+
+    def copied(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
+        """Copies a folder of a pod here, but for what is left out. Raises ClusterError."""
+        without = [f"--exclude=./{name}" for name in left_out]
+        command = ["sh", "-c", 'cd "$0" && tar -czf - "$@" . | base64', folder, *without]
+        try:
+            packed = base64.b64decode(self.carried_out(pod, container, command), validate=False)
+            with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+                archive.extractall(to, filter="data")
+        except (binascii.Error, tarfile.TarError, EOFError) as error:
+            raise ClusterError(f"{folder} of pod {pod} came damaged: {error}; the original is whole") from error
+
+    def await_running(self, pod: str) -> None:
+        """Raises ClusterError when it does not run after five minutes."""
+        deadline = time.monotonic() + READER_SECONDS
+        while True:
+            found = self.read("Pod", pod)
+            phase = ((found or {}).get("status") or {}).get("phase")
+            if phase == "Running":
+                return
+            if found is None or phase in ("Failed", "Succeeded") or time.monotonic() > deadline:
+                raise ClusterError(f"pod {pod} was to run within {READER_SECONDS:.0f} s; it is {phase or 'gone'}")
+            time.sleep(LOOK_SECONDS)
+
+    def _of(self, kind: str) -> tuple[Any, str]:
+        api, name = _KINDS[kind]
+        return getattr(self._client, api)(), name
+
+    def _asked(self, what: str, call: Any, *arguments: Any, **options: Any) -> Manifest:
+        from urllib3.exceptions import HTTPError
+
+        try:
+            # the answer is taken as it is: a server of another version may say more than the client's classes know
+            answer = call(*arguments, **options, _request_timeout=ANSWER_SECONDS, _preload_content=False)
+            status, body = answer.status, answer.data
+        except self._client.exceptions.ApiException as error:
+            status, body = error.status, error.body
+        except HTTPError as error:
+            raise ClusterError(f"{what}: the API server did not answer: {error}") from error
+        if 200 <= status < 300:
+            plain: Manifest = json.loads(body)
+            return plain
+        if status == 404 and not what.startswith("making"):
+            raise _NotFound(what)
+        raise (AlreadyThere if status == 409 else ClusterError)(f"{what}: {_told(status, body)}")
+
+
+class AlreadyThere(ClusterError):
+    """There is one of that name."""
+
+
+class _NotFound(ClusterError):
+    """There is none of that name."""
+
+
+def _told(status: int, body: str | bytes | None) -> str:
+    """The server's own words."""
+    try:
+        said: Mapping[str, Any] = json.loads(body or "")
+        return f"{status} {said['reason']}: {said['message']}"
+    except (TypeError, ValueError, KeyError):
+        return f"status {status}"

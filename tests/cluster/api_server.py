@@ -1,0 +1,126 @@
+"""A stand-in for a Kubernetes API server: it keeps what it is given, by path, and answers as a real one where it must refuse.
+
+It schedules nothing. Tests say how an object stands by writing its status.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+
+class ApiServer:
+    """Objects by the path of their collection and their name."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.refused: dict[str, tuple[int, str]] = {}
+        """Collections in which nothing may be made, by the last part of their path: status and message."""
+        self.queries: list[dict[str, list[str]]] = []
+
+    def of(self, collection: str) -> dict[str, dict[str, Any]]:
+        """All objects of a kind, by name: 'rayjobs'."""
+        return {name: each for (path, name), each in self.objects.items() if path.rsplit("/", 1)[1] == collection}
+
+    def put(self, path: str, manifest: dict[str, Any]) -> None:
+        """What another than the client has made."""
+        self.objects[path, manifest["metadata"]["name"]] = manifest
+
+
+class _Handler(BaseHTTPRequestHandler):
+    there: ApiServer
+
+    def do_POST(self) -> None:
+        path, manifest = self._path(), self._body()
+        self.there.queries.append(parse_qs(urlsplit(self.path).query))
+        name, kind = manifest["metadata"]["name"], path.rsplit("/", 1)[1]
+        if kind in self.there.refused:
+            status, message = self.there.refused[kind]
+            return self._answer(status, {"kind": "Status", "reason": "Forbidden", "message": message})
+        if (path, name) in self.there.objects:
+            message = f'{kind} "{name}" already exists'
+            return self._answer(409, {"kind": "Status", "reason": "AlreadyExists", "message": message})
+        manifest["metadata"]["uid"] = str(uuid.uuid4())
+        self.there.objects[path, name] = manifest
+        return self._answer(201, manifest)
+
+    def do_GET(self) -> None:
+        path = self._path()
+        folder, _, name = path.rpartition("/")
+        if (folder, name) in self.there.objects:
+            return self._answer(200, self.there.objects[folder, name])
+        if name in ("pods", "events"):
+            items = [each for (of, _), each in self.there.objects.items() if of == path]
+            return self._answer(200, {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items})
+        return self._missing(name)
+
+    def do_PATCH(self) -> None:
+        folder, _, name = self._path().rpartition("/")
+        change = self._body()
+        there = self.there.objects[folder, name]
+        there["metadata"] |= change["metadata"]
+        self._answer(200, there)
+
+    def do_DELETE(self) -> None:
+        folder, _, name = self._path().rpartition("/")
+        if self.there.objects.pop((folder, name), None) is None:
+            return self._missing(name)
+        return self._answer(200, {"kind": "Status", "status": "Success"})
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+    def _path(self) -> str:
+        return urlsplit(self.path).path
+
+    def _body(self) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        return body
+
+    def _missing(self, name: str) -> None:
+        self._answer(404, {"kind": "Status", "reason": "NotFound", "message": f'"{name}" not found'})
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
+@contextmanager
+def api_server(folder: Path) -> Iterator[tuple[ApiServer, Path]]:
+    """It, and a kubeconfig that leads there."""
+    there = ApiServer()
+    handler = type("Handler", (_Handler,), {"there": there})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    config = folder / "kubeconfig"
+    context = {"cluster": "here", "user": "somebody"}
+    config.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                "users": [{"name": "somebody", "user": {}}],
+                "contexts": [{"name": "here", "context": context}],
+                "current-context": "here",
+            }
+        )
+    )
+    try:
+        yield there, config
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

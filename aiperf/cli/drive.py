@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "whatever the score: who started this starts it again otherwise",
     )
     parser.add_argument(
-        "--options-in", metavar="VARIABLE", help="read the options from this environment variable, a JSON list of them"
+        "--options-in", metavar="NAME", help="read the options from this environment variable, a JSON list of them"
     )
 
 

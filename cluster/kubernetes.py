@@ -4,8 +4,8 @@ following them is thin (`cluster.kubernetes_job`)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import PurePosixPath
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from cluster.kubernetes_job import KubernetesJob, as_yaml
 from cluster.manifests import kuberay, plain_jobs
 from cluster.manifests.asked import Asked
-from cluster.place import ClusterConf, Demand, Existing, Head, Place, Submission
+from cluster.place import Demand, Existing, Head, NodesAsked, NodesConf, Place, Submission
 
 OPERATORS = ("kuberay", "none")
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
@@ -28,7 +28,7 @@ _OWN_VARIABLES = ("RAY_AUTH_", "RAY_ADDRESS", "AIPERF_OPTIONS", "RAY_CLUSTER_", 
 
 
 @dataclass
-class KubernetesConf(ClusterConf):
+class KubernetesConf(NodesConf):
     """Pods of a Kubernetes cluster, by a RayJob of KubeRay or by Jobs alone. The run is applied and followed; Ctrl-C leaves it
     running. Its folder lies on a claim that all its pods share; journal and report are fetched from there."""
 
@@ -111,8 +111,29 @@ class KubernetesConf(ClusterConf):
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
+        super().check()
         for law in self._broken():
             raise ValueError(law)
+
+    def nodes_asked(self) -> NodesAsked:
+        """The workers' pods."""
+        return replace(
+            super().nodes_asked(),
+            nodes=self.start_workers,
+            most_nodes=self.max_workers if self.max_workers > self.start_workers else None,
+            accelerators=self.accelerators,
+            cores=self.cpus,
+            memory_bytes=quantity(self.memory),
+        )
+
+    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+        """The pods, and what shows their manifests."""
+        each = f"{self.cpus} processors, {self.memory} of memory"
+        if self.accelerators:
+            each = f"{self.accelerators} {self.accelerator_resource}, {each}"
+        by = "a RayJob of KubeRay" if self.operator == "kuberay" else "Jobs"
+        pods = f"{self.min_workers} to {self.max_workers} pods of workers in {self.namespace}, by {by}: {each}"
+        return [("asked for", pods), ("manifests", "cluster.submit=false prints them")]
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """KubeRay's Ray, which this process runs on the head of; else a head of our own, which the workers' pods join."""
@@ -191,6 +212,17 @@ class KubernetesConf(ClusterConf):
         for name, value in usual.items():
             if getattr(self, name) != value:
                 yield f"cluster.{name} is for cluster.operator=kuberay; found {getattr(self, name)!r} without it: leave it out"
+
+
+def quantity(word: str) -> int:
+    """What a quantity of Kubernetes means: Ki, Mi, … of 1024, k, M, … of 1000 each.
+
+    >>> quantity("16Gi"), quantity("2k")
+    (17179869184, 2000)
+    """
+    number, unit = word.rstrip("kKMGTPi"), word.lstrip("0123456789")
+    base: int = 1024 if unit.endswith("i") else 1000
+    return int(number) * base ** " KMGTP".index(unit[:1].upper() or " ")
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -7,10 +7,16 @@ is the business of `aiperf.drive`; nothing else in the benchmark knows where a r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """On this machine alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,27 @@ class Existing:
     """What its autoscaler is asked for as long as the run goes on; None: nothing, the nodes are those that others bring."""
 
 
-Place = Simulated | Head | Existing
+Place = Here | Simulated | Head | Existing
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAsked:
+    """What a place can say of its nodes before they are there: what they are asked for with. None: it is learnt from them."""
+
+    nodes: int | None = None
+    """With which a run begins."""
+    most_nodes: int | None = None
+    """Up to which it may grow; None: no more than `nodes`."""
+    accelerators: int | None = None
+    """Of each node."""
+    accelerator: str | None = None
+    """Their model, or a part of its name."""
+    accelerator_bytes: int | None = None
+    """Memory of one."""
+    cores: int | None = None
+    """Of each node."""
+    memory_bytes: int | None = None
+    """Of each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +195,18 @@ class ClusterConf:
         """Whether this environment is within an allocation of the scheduler, so that nothing need be submitted."""
         return False
 
+    def nodes_asked(self) -> NodesAsked:
+        """What is known of the nodes before they are there."""
+        return NodesAsked()
+
+    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+        """What will be asked for, or waited for, in words: a name and a value each. `seconds`: the run's declared time."""
+        return [("place", f"+cluster={self.kind}")]
+
+    def workers_in_words(self) -> str:
+        """How many workers there will be, as far as that is known."""
+        return f"as many as the nodes of +cluster={self.kind} hold"
+
     @property
     def has_jobs(self) -> bool:
         """Whether a scheduler brings the machines: the driver then runs within a job, by `python -m aiperf drive`."""
@@ -183,3 +221,47 @@ class ClusterConf:
     def wants_following(self) -> bool:
         """Whether it is shown how the job goes until it ends."""
         return True
+
+
+@dataclass
+class NodesConf(ClusterConf):
+    """What all places with machines have in common."""
+
+    accelerator: str | None = None
+    """Model of the nodes' accelerators, or a part of its name, H100: a dry run says it, and a run on others ends before it
+    begins. None: learnt from the nodes."""
+    accelerator_memory: str | None = None
+    """Of one accelerator, 80G: a dry run plans with it, and a run on others ends before it begins. None: learnt from the
+    nodes."""
+
+    def check(self) -> None:
+        """See `ClusterConf.check`."""
+        if self.accelerator_memory is not None:
+            bytes_of("cluster.accelerator_memory", self.accelerator_memory)
+
+    def nodes_asked(self) -> NodesAsked:
+        """What is declared of the accelerators."""
+        memory = self.accelerator_memory
+        known = None if memory is None else bytes_of("cluster.accelerator_memory", memory)
+        return NodesAsked(accelerator=self.accelerator, accelerator_bytes=known)
+
+
+def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:
+    """Where a run takes place; without a cluster on this machine."""
+    return Here() if cluster is None else cluster.place(environment)
+
+
+def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
+    """Bytes that a word like 80G means, in powers of 1024. `default_unit`: of a number that has none.
+
+    >>> bytes_of("cluster.accelerator_memory", "80G"), bytes_of("cluster.memory_per_node", "512", "M")
+    (85899345920, 536870912)
+
+    Raises ValueError for any other word.
+    """
+    found = re.fullmatch(r"([1-9][0-9]*)([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
+    unit = (found and found[2].upper()) or default_unit
+    if found is None or unit is None:
+        raise ValueError(f"{option} is a number with K, M, G or T, of 1024 each: 80G; found {word!r}")
+    power: int = 1024 ** ("KMGT".index(unit) + 1)
+    return int(found[1]) * power

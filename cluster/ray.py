@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from cluster.place import ClusterConf, Demand, Existing, Place
+from cluster.place import Demand, Existing, NodesAsked, NodesConf, Place
 
 
 @dataclass
-class RayConf(ClusterConf):
+class RayConf(NodesConf):
     """A Ray that others have started: the run joins it, and leaves it as it was. Its token is taken from the environment
     (RAY_AUTH_TOKEN, or the file that RAY_AUTH_TOKEN_PATH names). The driver must run on the head."""
 
@@ -29,6 +29,7 @@ class RayConf(ClusterConf):
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
+        super().check()
         if self.nodes < 1:
             raise ValueError(f"cluster.nodes is at least 1; found {self.nodes}")
         for name, least in {"ask_nodes": 0, "ask_cpus": 1, "ask_accelerators": 0}.items():
@@ -36,6 +37,22 @@ class RayConf(ClusterConf):
                 raise ValueError(f"cluster.{name} is at least {least}; found {getattr(self, name)}")
         if not self.address:
             raise ValueError("cluster.address is HOST:PORT of Ray's head, or auto on that host; found none")
+
+    def nodes_asked(self) -> NodesAsked:
+        """How many are waited for, and what is asked of the autoscaler; more may come."""
+        most = max(self.nodes, self.ask_nodes)
+        asked = NodesAsked(nodes=self.nodes, most_nodes=most if most > self.nodes else None)
+        of_all = super().nodes_asked()
+        return replace(asked, accelerator=of_all.accelerator, accelerator_bytes=of_all.accelerator_bytes)
+
+    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+        """Nothing is asked for: what is there is joined."""
+        return [
+            (
+                "place",
+                f"the Ray at {self.address}; {self.nodes} of its nodes are waited for, {self.patience_seconds:g} s",
+            )
+        ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """That Ray."""

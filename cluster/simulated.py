@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cluster.faults import FAULTS, AnyFault
-from cluster.place import ClusterConf, Place, Simulated
+from cluster.place import ClusterConf, NodesAsked, Place, Simulated
 
 if TYPE_CHECKING:
     Faults = list[AnyFault]
@@ -85,6 +85,18 @@ class SimulatedConf(ClusterConf):
     """Faults to inject; each draws from the run's seed and its place in the list. See docs/simulation.md."""
     profile: str | None = None
     """Take step, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
+
+    def nodes_asked(self) -> NodesAsked:
+        """All of it is configured."""
+        return NodesAsked(
+            nodes=-(-self.workers // self.workers_per_host),
+            accelerators=self.accelerators * self.workers_per_host,
+            accelerator_bytes=self.memory_bytes,
+        )
+
+    def workers_in_words(self) -> str:
+        """So many."""
+        return f"{self.workers}, simulated"
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """On no machine."""

@@ -12,10 +12,10 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import ClusterConf, ClusterError, Head, JobState, Place, Submission
+from cluster.place import ClusterError, Head, JobState, NodesAsked, NodesConf, Place, Submission, bytes_of
 
 SCRIPT = "slurm.sh"
 """The script's name in the run's folder."""
@@ -72,7 +72,7 @@ _OWN = (
 
 
 @dataclass
-class SlurmConf(ClusterConf):
+class SlurmConf(NodesConf):
     """Nodes that Slurm grants. Outside an allocation the run is submitted as a batch job and followed; Ctrl-C leaves it
     running. Within one (salloc) it takes place there."""
 
@@ -127,6 +127,7 @@ class SlurmConf(ClusterConf):
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
+        super().check()
         _least("cluster.nodes", self.nodes, 1)
         _least("cluster.repeat", self.repeat, 1)
         _least("cluster.signal_seconds", self.signal_seconds, 1)
@@ -150,6 +151,27 @@ class SlurmConf(ClusterConf):
         for name, value in self._directives("", Path(), 0.0):
             if "\n" in value:
                 raise ValueError(f"an option of sbatch is one line; found {name} of {value!r}")
+
+    def nodes_asked(self) -> NodesAsked:
+        """What the job asks for. What the site gives by default is not known."""
+        memory = self.memory_per_node
+        return replace(
+            super().nodes_asked(),
+            nodes=self.nodes,
+            accelerators=accelerators_of(self.gpus_per_node),
+            cores=self.cpus_per_node,
+            memory_bytes=None if memory in (None, "0") else bytes_of("cluster.memory_per_node", memory, "M"),
+        )
+
+    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+        """The options of sbatch, and where the script will lie."""
+        said = [(name, value) for name, value in self._directives("", Path(), seconds) if name not in _NOT_SHOWN]
+        options = " ".join([*(f"--{name}{f'={value}' if value else ''}" for name, value in said), *self.extra])
+        how = "cluster.submit=false prints it"
+        return [
+            ("asked for", f"sbatch {options}"),
+            ("script", f"{SCRIPT} in the run's folder, written when it is submitted; {how}"),
+        ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """A head of our own, which the job's other nodes join."""
@@ -205,6 +227,20 @@ class SlurmConf(ClusterConf):
         if self.repeat > 1:
             yield "array", f"1-{self.repeat}%1"
         yield "output", f"{folder}{'-%a' if self.repeat > 1 else ''}/slurm.log"
+
+
+_NOT_SHOWN = ("job-name", "output", "open-mode", "no-kill", "signal", "ntasks-per-node")
+"""Options of sbatch by which nothing is asked for."""
+
+
+def accelerators_of(word: str | None) -> int | None:
+    """How many --gpus-per-node means, of one model; None where it does not say.
+
+    >>> accelerators_of("8"), accelerators_of("a100:4"), accelerators_of("a100:4,v100:2"), accelerators_of(None)
+    (8, 4, None, None)
+    """
+    _, _, number = (word or "").rpartition(":")
+    return int(number) if number.isdigit() and "," not in (word or "") else None
 
 
 def folders(conf: SlurmConf, submission: Submission) -> tuple[Path, ...]:

@@ -7,8 +7,9 @@ import json
 import os
 from pathlib import Path
 
-DESCRIPTION = """Drives the run of a folder: begins it there, or goes on with it where it has a journal. Scripts of batch jobs
-call it on the node that is to be the head; whoever types it wants python -m aiperf instead."""
+DESCRIPTION = """Drives the run of a folder: begins it there, or goes on with it where it has a journal; options that
+differ from the journal's are refused. Scripts of batch jobs call it on the node that is to be the head;
+whoever types it wants python -m aiperf instead."""
 EXAMPLES = (
     "/shared/runs/20261121-120000-imagenet +cluster=slurm schedule=ranking",
     "--supervised /runs/20261121-120000-imagenet +cluster=kubernetes cluster.image=IMAGE",
@@ -37,16 +38,15 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
         BadConfiguration: options that no run can have, or a variable that holds none.
     """
     from aiperf.cli import run
-    from aiperf.config import configure
     from aiperf.errors import CannotResume
 
     if arguments.options_in is not None:
         options = _options_in(arguments.options_in) + options
     if not arguments.supervised:
-        return run.drive(configure(options), arguments.run)
+        return run.drive(options, arguments.run)
     arguments.run.mkdir(parents=True, exist_ok=True)
     try:
-        status = run.drive(configure(options), arguments.run)
+        status = run.drive(options, arguments.run)
     except CannotResume as over:
         print(over)
         return 0

@@ -16,7 +16,7 @@ EXAMPLES = (
     "dataset=imagenet dataset.root=/data/imagenet --index-only",
     "dataset=imagenet dataset.root=/data/imagenet --pack /data/imagenet-shards",
 )
-OPTIONS = "dataset=NAME [OPTION=VALUE …]"
+OPTIONS = "dataset=NAME [OPTION …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,24 +13,19 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from aiperf.cli import batch
+from aiperf.cli.plan_lines import plan_in_words, preview_in_words
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, RunStopped
 from aiperf.journal.journal import NAME
-from aiperf.planning.plan import Plan, check_options, make_plan, this_machine
-from aiperf.rules.changes.checkpoints import RETAINED
-from aiperf.rules.procedure import epoch_limit
+from aiperf.planning.declared import preview, require_declared, require_index, workers_expected
+from aiperf.planning.plan import Plan, check_options, make_plan
+from aiperf.planning.same_options import require_same
+from aiperf.planning.this_machine import this_machine
 from aiperf.system.describe import describe
-from aiperf.units import count, duration, noise, operations, size
-from cluster.simulated import SimulatedConf
-from morphism import cost
-from searchers.history import Space
+from cluster.place import ClusterConf, Simulated, place_of
 
-BYTES_PER_CHECKPOINTED_PARAMETER = 8
-"""Weight and momentum, FP32 each."""
-KEPT = RETAINED + 1
-"""Checkpoints of finished trials: of the best that can grow, and of the best that cannot."""
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
     from aiperf.drive.session import ExecutorOf
@@ -46,13 +43,13 @@ def main(words: Sequence[str]) -> int:
             raise BadConfiguration(f"a resumed run keeps its configuration; leave {', '.join(others)} out")
     elif conf.resume_until is not None:
         raise BadConfiguration("resume_until says how much of a journal to keep; it needs resume=RUN")
-    if isinstance(conf.cluster, SimulatedConf):
+    if isinstance(place_of(conf.cluster, os.environ), Simulated):
         return _simulated(conf)
     if conf.resume is not None:
         return _resumed(conf)
     if conf.cluster is not None:
         if conf.dry_run:
-            raise BadConfiguration(_NO_DRY_RUN.format(conf.cluster.kind))
+            return _previewed(conf, conf.cluster)
         if conf.cluster.has_jobs:
             return batch.submit(conf, conf.cluster, words)
         check_options(conf)
@@ -63,17 +60,28 @@ def main(words: Sequence[str]) -> int:
     return _begun(conf, make_plan(conf, this_machine(conf)).dataset)
 
 
-_NO_DRY_RUN = (
-    "a plan is made of the workers, which are learnt from the nodes; +cluster={0} has none yet. See the plan on one of them: "
-    "dry_run=true there, without +cluster={0}; cluster.submit=false shows what a scheduler is asked for"
-)
+def _previewed(conf: RunConf, cluster: ClusterConf) -> int:
+    """A dry run whose machines are still to come: of what is declared of them."""
+    said = preview(conf, cluster.nodes_asked())
+    asked = cluster.asked_for(conf.schedule.duration_seconds)
+    print(preview_in_words(said, asked, workers_expected(conf, cluster.nodes_asked()) or cluster.workers_in_words()))
+    return 0
 
 
-def drive(conf: RunConf, folder: Path) -> int:
-    """Drives the run of a folder that was made for it: begins it there, or goes on with it."""
+def drive(words: Sequence[str], folder: Path) -> int:
+    """Drives the run of a folder that was made for it: begins it there, or goes on with it.
+
+    Raises:
+        BadConfiguration: words for a run that has begun say otherwise than its journal.
+    """
+    conf = configure(words)
     if (folder / NAME).is_file():
-        return _resumed(replace(conf, resume=str(folder)), is_driver=True)
+        return _resumed(replace(conf, resume=str(folder)), given=(words, conf))
     check_options(conf)
+    if conf.dry_run or conf.resume is not None:
+        raise BadConfiguration(
+            f"drive begins the run of a folder; found {shlex.join(words)}: leave dry_run and resume out"
+        )
     return _begun(conf, describe_data(conf.dataset), folder)
 
 
@@ -89,12 +97,15 @@ def _simulated(conf: RunConf) -> int:
     return _ended(folder)
 
 
-def _resumed(conf: RunConf, *, is_driver: bool = False) -> int:
+def _resumed(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) -> int:
+    """`given`: the options of a job's driver, as words and as what they make: it repeats its command. None: this is no job."""
     from aiperf.drive.session import resumable, resume
 
     found = resumable(conf)
     cluster = found.conf.cluster
-    if cluster is not None and cluster.has_jobs and not is_driver:
+    if given is not None:
+        require_same(*given, found.conf, str(found.folder))
+    elif cluster is not None and cluster.has_jobs:
         return batch.resubmit(found.conf, cluster, found.folder)
     return _driven(found.conf, lambda executor_of, show: resume(found, executor_of, show), found.folder)
 
@@ -104,8 +115,14 @@ def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
     from aiperf.drive.machines import worker_shape
     from aiperf.drive.session import run_session
 
+    if conf.cluster is not None:
+        require_index(conf, conf.cluster.nodes_asked(), dataset)
+
     def begin(executor_of: ExecutorOf, show: Callable[[Driver], None]) -> Path:
-        plan = make_plan(conf, worker_shape(conf), dataset)
+        shape = worker_shape(conf)
+        if conf.cluster is not None:
+            require_declared(conf.cluster.nodes_asked(), conf.accelerators_per_worker, shape)
+        plan = make_plan(conf, shape, dataset)
         print(describe_plan(plan))
         return run_session(plan, executor_of, show, folder)
 
@@ -152,68 +169,11 @@ def _ended(folder: Path) -> int:
 
 def describe_plan(plan: Plan) -> str:
     """What a run will be, for a person who may still change it."""
-    conf, data, space, shape = plan.conf, plan.dataset, plan.space, plan.shape
-    counted = cost(plan.graph)
-    epoch = counted.epoch_flops(data.training_images, data.validation_images)
-    limits = [epoch_limit(conf.schedule, round_) for round_ in range(1, len(conf.schedule.epochs) + 1)]
-    accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
-    checkpoints = KEPT * BYTES_PER_CHECKPOINTED_PARAMETER * counted.parameters
-    lines = [
-        (
-            "data set",
-            f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
-            f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"
-            + (f", {noise(data.noise)}" if data.noise else ""),
-        ),
-        (
-            "time",
-            f"{duration(conf.schedule.duration_seconds)}, the first {duration(conf.schedule.warmup_seconds)} warm-up",
-        ),
-        ("workers", _workers(plan)),
-        (
-            "a worker",
-            f"{accelerators}, {shape.ranks} ranks ({conf.trainer.collective}), batch {space.default_batch_size} each",
-        ),
-        ("reckoned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"),
-        (
-            "first graph",
-            f"{_name(plan)}: {count(counted.parameters)} parameters, {operations(counted.forward_flops)} forward, "
-            f"{operations(counted.backward_flops)} backward per image",
-        ),
-        ("an epoch", f"{operations(epoch)}; rounds of {', '.join(map(str, limits))} epochs at most"),
-        ("budget", _budget(space)),
-        ("search", f"{conf.searcher.name}; {conf.hpo.name} from round {space.tuning_from_round}"),
-        (
-            "disk",
-            f"{size(checkpoints)} of checkpoints under {conf.runs}/ ({KEPT} kept), "
-            f"up to {size(conf.budget.factor * checkpoints)} as networks grow; besides, those of trials in training"
-            if not isinstance(conf.cluster, SimulatedConf)
-            else "a journal and a report; nothing is trained",
-        ),
-    ]
-    return "\n".join(f"{name:<12} {value}" for name, value in lines)
+    cluster = plan.conf.cluster
+    return plan_in_words(plan, _workers_here(plan) if cluster is None else cluster.workers_in_words())
 
 
-def _workers(plan: Plan) -> str:
-    match plan.conf.cluster:
-        case None:
-            each = plan.shape.accelerators
-            there = len(describe().accelerators) // each if each and plan.conf.executor == "ray" else 1
-            return f"{there} on this machine"
-        case SimulatedConf(workers=workers):
-            return f"{workers}, simulated"
-        case cluster:
-            return f"as many as the nodes of +cluster={cluster.kind} hold"
-
-
-def _name(plan: Plan) -> str:
-    return plan.conf.start or plan.conf.dataset.usual_start
-
-
-def _budget(space: Space) -> str:
-    budget = space.budget
-    assert budget.forward_flops is not None and budget.parameters is not None and budget.memory_bytes is not None
-    return (
-        f"{operations(budget.forward_flops)} forward per image, {count(budget.parameters)} parameters, "
-        f"{size(budget.memory_bytes)} of training memory at batch {budget.batch}"
-    )
+def _workers_here(plan: Plan) -> str:
+    each = plan.shape.accelerators
+    there = len(describe().accelerators) // each if each and plan.conf.executor == "ray" else 1
+    return f"{there} on this machine"

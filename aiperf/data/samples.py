@@ -188,6 +188,30 @@ def list_shards(root: Path, split: str) -> Samples:
     )
 
 
+def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
+    """Writes the index of shards that others packed, beside them. Gives each index, and how many shards it is of.
+
+    Raises DamagedData; DataError where it cannot be written.
+    """
+    of_folder: dict[Path, list[Path]] = {}
+    for shards in splits:
+        for shard in shards:
+            of_folder.setdefault(shard.parent, []).append(shard)
+    for folder, shards in of_folder.items():
+        lines = [msgspec.json.encode(ShardIndex(path.name, path.stat().st_size, scan(path))) + b"\n" for path in shards]
+        draft = folder / f".{INDEX}.{os.getpid()}"
+        try:
+            draft.write_bytes(b"".join(lines))
+            draft.replace(folder / INDEX)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise DataError(
+                f"the index of shards lies beside them; {str(folder / INDEX)!r} cannot be written ({error.strerror}): "
+                "allow it for the time of `prepare`, or pack the set anew elsewhere"
+            ) from error
+    return {folder / INDEX: len(shards) for folder, shards in of_folder.items()}
+
+
 def find_shards(root: Path, split: str) -> list[Path]:
     """The tar files of a split, in the order of their names."""
     for name in SPLITS[split]:

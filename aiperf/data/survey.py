@@ -15,7 +15,8 @@ from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, FilesConf, Imag
 from aiperf.data.description import CIFAR10_MEAN, CIFAR10_STD, DataSet
 from aiperf.data.errors import DamagedData, MissingData, OtherData
 from aiperf.data.index import Index
-from aiperf.data.samples import Samples, agree, list_folder, list_shards, tree
+from aiperf.data.samples import INDEX as SHARDS_INDEX
+from aiperf.data.samples import Samples, agree, find_shards, index_shards, list_folder, list_shards, tree
 from aiperf.data.set_module import module_of
 from aiperf.errors import BadConfiguration
 
@@ -136,6 +137,24 @@ def root_of(conf: FilesConf) -> Path:
     return root
 
 
+def is_seen(conf: FilesConf) -> bool:
+    """Whether the set's folder is there, as far as this machine sees."""
+    return conf.root is not None and Path(conf.root).expanduser().is_dir()
+
+
+def is_indexed(conf: DataSetConf) -> bool:
+    """Whether the set can be opened without listing folders or walking through shards. Raises MissingData."""
+    if getattr(conf, "format", "folder") == "webdataset":
+        assert isinstance(conf, FilesConf)
+        return all((shards[0].parent / SHARDS_INDEX).is_file() for shards in _shards(root_of(conf)) if shards)
+    folders = as_folders(conf)
+    return folders is None or index_path(folders).is_file()
+
+
+def _shards(root: Path) -> list[list[Path]]:
+    return [find_shards(root, split) for split in ("train", "val")]
+
+
 def index_path(conf: FilesConf) -> Path:
     """Where the set's index lies, or would lie."""
     return Path(conf.index).expanduser() if conf.index is not None else root_of(conf) / index.FILE
@@ -182,6 +201,11 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
 
     Raises BadConfiguration for a set that lies in no class folders; MissingData, DataError.
     """
+    if getattr(conf, "format", "folder") == "webdataset":
+        assert isinstance(conf, FilesConf)
+        root = root_of(conf)
+        describe(conf)  # what is wrong with the shards is told first
+        return tuple(f"index of {number} shards: {path}" for path, number in index_shards(_shards(root)).items())
     folders = as_folders(conf)
     if folders is None:
         raise BadConfiguration(

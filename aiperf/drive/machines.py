@@ -12,10 +12,10 @@ from aiperf.config import RunConf
 from aiperf.drive.executor import Executor
 from aiperf.drive.session import ExecutorOf, Standing
 from aiperf.journal.events import WorkerShape
-from aiperf.planning.plan import this_machine
+from aiperf.planning.this_machine import this_machine
 from aiperf.planning.worker_shape import terms_of
 from aiperf.rules.proposals import proposer_of
-from cluster.place import Existing, Head, Simulated
+from cluster.place import Existing, Head, Here, Simulated, place_of
 from morphism import encode
 
 
@@ -31,11 +31,11 @@ def machines(conf: RunConf, folder: Path | None = None) -> Iterator[ExecutorOf]:
 
 
 def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
-    if conf.cluster is None:
-        from aiperf.drive.ray.local_cluster import local_ray
+    match place_of(conf.cluster, os.environ):
+        case Here():
+            from aiperf.drive.ray.local_cluster import local_ray
 
-        return local_ray()
-    match conf.cluster.place(os.environ):
+            return local_ray()
         case Head() as head:
             from aiperf.drive.ray.head import head_ray
 

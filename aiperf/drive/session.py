@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
 
@@ -26,7 +27,7 @@ from aiperf.rules.observations import observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import check_rules
-from aiperf.system.describe import describe, versions
+from aiperf.system.describe import describe, folders_of, versions
 from searchers.history import History, Observation
 
 END_REQUEST = "end-requested"
@@ -71,13 +72,22 @@ def run_session(
     began = host_time()
     folder = folder or new_folder(plan.conf, began.unix)
     first = msgspec.structs.replace(
-        first_event(plan, folder.name, began.unix), boot_id=began.boot_id, boot_seconds=began.boot_seconds
+        first_event(plan, folder.name, began.unix, versions=versions(), machine=_driver_host(plan.conf)),
+        boot_id=began.boot_id,
+        boot_seconds=began.boot_seconds,
     )
     with Journal(folder / NAME) as journal:
         journal.append([first])
         already = host_time().boot_seconds - began.boot_seconds
         _drive(plan.conf, folder, Standing.at(first), journal, executor_of, already, after_turn)
     return folder
+
+
+def _driver_host(conf: RunConf) -> dict[str, Any]:
+    """Described with what the run's folders lie on."""
+    folders = folders_of(Path(conf.runs), getattr(conf.dataset, "root", None))
+    described: dict[str, Any] = msgspec.to_builtins(describe(folders))
+    return described
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""What a run will be, worked out before anything starts: the starting graph, what may be proposed, the journal's first line."""
+"""What a run will be, worked out before anything starts: the starting graph, what may be proposed, the journal's first line.
+
+Of the workers' shape, which is an argument: no machine is looked at here (an import contract holds it).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import difflib
 import json
 import re
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 from aiperf.config import RunConf, as_plain
 from aiperf.data.description import DataSet
@@ -17,9 +20,8 @@ from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
-from aiperf.planning.worker_shape import STEPS, shape_of
+from aiperf.planning.worker_shape import STEPS
 from aiperf.rules.search_space import recorded
-from aiperf.system.describe import describe, folders_of, versions
 from aiperf.train.batch_sizes import LEAST
 from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
@@ -38,25 +40,6 @@ class Plan:
     """Of the workers that it is made for."""
 
 
-def this_machine(conf: RunConf) -> WorkerShape:
-    """A worker on the machine where this runs: what a dry run reckons with, and a run inside the driver's process.
-
-    Raises:
-        BadConfiguration: this machine holds no such worker.
-    """
-    system = describe()
-    declared = conf.accelerators_per_worker
-    if declared is not None and not 1 <= declared <= len(system.accelerators):
-        raise BadConfiguration(
-            f"accelerators_per_worker is at least 1; found {declared}, and this machine shows {len(system.accelerators)}: "
-            "leave it out to take all"
-        )
-    trainer = replace(conf.trainer, ranks=1) if conf.executor == "inline" else conf.trainer
-    accelerators = declared or len(system.accelerators)
-    source = f"this machine, {system.host}"
-    return shape_of(system, accelerators, system.usable_processors, trainer, conf.budget.memory_bytes, source)
-
-
 def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
     """Works a run out; reads the data set's listing, and no image; not even that where `dataset` says what it holds.
 
@@ -65,7 +48,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
     """
     check_options(conf)
     dataset = dataset or describe_data(conf.dataset)
-    graph = _start_graph(conf, dataset)
+    graph = starting_graph(conf, dataset)
     budget = Budget.of(
         graph,
         factor=conf.budget.factor,
@@ -102,8 +85,15 @@ def check_options(conf: RunConf) -> None:
             raise BadConfiguration(str(error)) from error
 
 
-def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
-    """The journal's first line."""
+def first_event(
+    plan: Plan,
+    run: str,
+    now_unix: float,
+    *,
+    versions: Mapping[str, str] | None = None,
+    machine: Mapping[str, Any] | None = None,
+) -> RunStarted:
+    """The journal's first line. `versions`, `machine`: of the driver's host."""
     config = as_plain(plan.conf)
     config["space"] = recorded(plan.space)
     dataset = plan.dataset
@@ -129,10 +119,8 @@ def first_event(plan: Plan, run: str, now_unix: float) -> RunStarted:
         },
         duration_seconds=plan.conf.schedule.duration_seconds,
         warmup_seconds=plan.conf.schedule.warmup_seconds,
-        versions=versions(),
-        machine=msgspec.to_builtins(
-            describe(folders_of(Path(plan.conf.runs), getattr(plan.conf.dataset, "root", None)))
-        ),
+        versions=dict(versions or {}),
+        machine=dict(machine or {}),
         proposal_rules=RULES,
         shape=plan.shape,
     )
@@ -175,7 +163,8 @@ def run_folder(word: str, runs: str = "runs") -> Path:
     raise NoSuchRun(f"a run is a folder with a journal.jsonl; there is none at '{word}', nor at '{Path(runs) / word}'")
 
 
-def _start_graph(conf: RunConf, dataset: DataSet) -> Graph:
+def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
+    """The network that a run begins with. Raises BadConfiguration where there is none that reads this data set."""
     name = conf.start or conf.dataset.usual_start
     if name in STARTS:
         return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)

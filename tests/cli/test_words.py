@@ -11,10 +11,11 @@ import pytest
 from aiperf.cli.arguments import VERBS
 from aiperf.config import GROUPS, choices, configure, name_of_choice, option_names, schemas_of_parts
 from aiperf.journal.journal import NAME
-from aiperf.planning.plan import first_event, make_plan, this_machine
+from aiperf.planning.plan import first_event, make_plan
+from aiperf.planning.this_machine import this_machine
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
-from aiperf.system.describe import describe
+from aiperf.system.describe import describe, versions
 from cluster.simulated import SimulatedConf
 from tests.cli.user import User, write_run
 from tests.journals import ended, started
@@ -262,7 +263,7 @@ def test_a_simulated_run_cannot_be_resumed_on_machines(aiperf: User, tmp_path: P
 
 def test_a_run_whose_proposals_were_made_by_other_rules_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
     conf = configure(["executor=inline"])
-    first = first_event(make_plan(conf, this_machine(conf)), "old", 1_000_000.0)
+    first = first_event(make_plan(conf, this_machine(conf)), "old", 1_000_000.0, versions=versions())
     earlier = msgspec.structs.replace(first, proposal_rules=first.proposal_rules - 1)
     journal = write_run(tmp_path / "runs" / "old", [earlier]) / "journal.jsonl"
     before = journal.read_bytes()

@@ -79,7 +79,6 @@ def test_options_that_no_run_can_have_are_refused_before_anything_is_submitted(
     assert main(["+cluster=slurm", "cluster.nodes=0"]) == 2
     assert main(["+cluster=slurm", "seed=-1"]) == 2
     assert main(["+cluster=slurm", "executor=inline"]) == 2
-    assert main(["+cluster=slurm", "dry_run=true"]) == 2
 
     assert not (here / "submitted").exists()
     assert "cluster.nodes is at least 1; found 0" in capsys.readouterr().err

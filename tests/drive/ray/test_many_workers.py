@@ -45,7 +45,8 @@ from aiperf.journal.messages import (
     WorkerDown,
     WorkerUp,
 )
-from aiperf.planning.plan import make_plan, this_machine
+from aiperf.planning.plan import make_plan
+from aiperf.planning.this_machine import this_machine
 from aiperf.planning.worker_shape import Terms
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.verify_proposals import verify_proposals

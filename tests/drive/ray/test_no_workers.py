@@ -15,7 +15,8 @@ from aiperf.errors import NoWorkers, RunStopped
 from aiperf.journal.events import RunEnded, WorkerJoined, WorkerLost, WorkerNotStarted
 from aiperf.journal.journal import read
 from aiperf.journal.messages import NotStarted, Order, Word, WorkerDown, WorkerUp
-from aiperf.planning.plan import make_plan, this_machine
+from aiperf.planning.plan import make_plan
+from aiperf.planning.this_machine import this_machine
 from searchers.history import Observation
 
 UP = WorkerUp(worker=0, host="a", ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={})

@@ -1,0 +1,140 @@
+"""A plan in words, for a person who may still change it: of a run on machines that stand, or on those that are to come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from aiperf.config import RunConf
+from aiperf.data.description import DataSet
+from aiperf.planning.declared import LEARNT, Preview
+from aiperf.planning.plan import Plan
+from aiperf.rules.changes.checkpoints import RETAINED
+from aiperf.rules.procedure import epoch_limit
+from aiperf.units import count, duration, noise, operations, size
+from cluster.place import Simulated, place_of
+from morphism import Budget, Graph, cost
+
+BYTES_PER_CHECKPOINTED_PARAMETER = 8
+"""Weight and momentum, FP32 each."""
+KEPT = RETAINED + 1
+"""Checkpoints of finished trials: of the best that can grow, and of the best that cannot."""
+
+Line = tuple[str, str]
+
+
+def plan_in_words(plan: Plan, workers: str) -> str:
+    """`workers`: how many there are, in words."""
+    conf, shape, space = plan.conf, plan.shape, plan.space
+    return _joined(
+        [
+            _data_set(plan.dataset),
+            _time(conf),
+            ("workers", workers),
+            (
+                "a worker",
+                f"{_accelerators(shape.accelerators)}, {shape.ranks} ranks ({conf.trainer.collective}), "
+                f"batch {space.default_batch_size} each",
+            ),
+            ("reckoned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"),
+            *_network(conf, plan.graph, plan.dataset),
+            _budget(space.budget),
+            _search(conf),
+            _disk(conf, plan.graph),
+        ]
+    )
+
+
+def preview_in_words(preview: Preview, asked: Sequence[Line], workers: str) -> str:
+    """`asked`: what the place will be asked for, in words."""
+    conf, worker, plan = preview.conf, preview.worker, preview.plan
+    data, graph = preview.dataset, preview.graph
+    lines: list[Line] = [*asked]
+    if data is None:
+        lines.append(("data set", f"{conf.dataset.name}: {preview.dataset_source}"))
+    else:
+        name, about = _data_set(data)
+        lines.append((name, f"{about} ({preview.dataset_source})"))
+    lines += [_time(conf), ("workers", workers)]
+    each = f", batch {plan.space.default_batch_size} each" if plan is not None else ""
+    if worker.accelerators is None:
+        lines.append(("a worker", f"accelerators: {LEARNT}"))
+    elif worker.ranks is None:
+        lines.append(("a worker", f"{_accelerators(worker.accelerators)}; ranks: {LEARNT}"))
+    else:
+        lines.append(
+            (
+                "a worker",
+                f"{_accelerators(worker.accelerators)}, {worker.ranks} ranks ({conf.trainer.collective}){each}",
+            )
+        )
+    of = "the accelerators" if worker.accelerators != 0 else "a rank"
+    memory = f"memory of {of}: {LEARNT}" if worker.memory_bytes is None else f"{size(worker.memory_bytes)} a rank"
+    lines.append(("declared", f"{worker.device or f'kind of device: {LEARNT}'}; {memory}"))
+    if data is not None and graph is not None:
+        lines += _network(conf, graph, data)
+        lines.append(_budget(plan.space.budget if plan is not None else Budget.of(graph, factor=conf.budget.factor)))
+    lines.append(_search(conf))
+    if graph is not None:
+        lines.append(_disk(conf, graph))
+    return _joined(lines)
+
+
+def _joined(lines: Sequence[Line]) -> str:
+    return "\n".join(f"{name:<12} {value}" for name, value in lines)
+
+
+def _data_set(data: DataSet) -> Line:
+    return (
+        "data set",
+        f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
+        f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"
+        + (f", {noise(data.noise)}" if data.noise else ""),
+    )
+
+
+def _time(conf: RunConf) -> Line:
+    schedule = conf.schedule
+    return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up"
+
+
+def _accelerators(number: int) -> str:
+    return f"{number} accelerators" if number else "no accelerators"
+
+
+def _network(conf: RunConf, graph: Graph, data: DataSet) -> Iterator[Line]:
+    counted = cost(graph)
+    yield (
+        "first graph",
+        f"{conf.start or conf.dataset.usual_start}: {count(counted.parameters)} parameters, "
+        f"{operations(counted.forward_flops)} forward, {operations(counted.backward_flops)} backward per image",
+    )
+    epoch = counted.epoch_flops(data.training_images, data.validation_images)
+    limits = [epoch_limit(conf.schedule, round_) for round_ in range(1, len(conf.schedule.epochs) + 1)]
+    yield "an epoch", f"{operations(epoch)}; rounds of {', '.join(map(str, limits))} epochs at most"
+
+
+def _budget(budget: Budget) -> Line:
+    assert budget.forward_flops is not None and budget.parameters is not None
+    memory = "training memory: " + LEARNT
+    if budget.memory_bytes is not None:
+        memory = f"{size(budget.memory_bytes)} of training memory at batch {budget.batch}"
+    return (
+        "budget",
+        f"{operations(budget.forward_flops)} forward per image, {count(budget.parameters)} parameters, {memory}",
+    )
+
+
+def _search(conf: RunConf) -> Line:
+    return "search", f"{conf.searcher.name}; {conf.hpo.name} from round {conf.schedule.warmup_rounds + 1}"
+
+
+def _disk(conf: RunConf, graph: Graph) -> Line:
+    if isinstance(place_of(conf.cluster, os.environ), Simulated):
+        return "disk", "a journal and a report; nothing is trained"
+    checkpoints = KEPT * BYTES_PER_CHECKPOINTED_PARAMETER * cost(graph).parameters
+    return (
+        "disk",
+        f"{size(checkpoints)} of checkpoints under {conf.runs}/ ({KEPT} kept), "
+        f"up to {size(conf.budget.factor * checkpoints)} as networks grow; besides, those of trials in training",
+    )

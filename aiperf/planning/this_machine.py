@@ -1,0 +1,30 @@
+"""A worker on the machine where this runs: the one plan that is made of it is that of a run which takes place here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aiperf.config import RunConf
+from aiperf.errors import BadConfiguration
+from aiperf.journal.events import WorkerShape
+from aiperf.planning.worker_shape import shape_of
+from aiperf.system.describe import describe
+
+
+def this_machine(conf: RunConf) -> WorkerShape:
+    """A worker on the machine where this runs: what a dry run reckons with, and a run inside the driver's process.
+
+    Raises:
+        BadConfiguration: this machine holds no such worker.
+    """
+    system = describe()
+    declared = conf.accelerators_per_worker
+    if declared is not None and not 1 <= declared <= len(system.accelerators):
+        raise BadConfiguration(
+            f"accelerators_per_worker is at least 1; found {declared}, and this machine shows {len(system.accelerators)}: "
+            "leave it out to take all"
+        )
+    trainer = replace(conf.trainer, ranks=1) if conf.executor == "inline" else conf.trainer
+    accelerators = declared or len(system.accelerators)
+    source = f"this machine, {system.host}"
+    return shape_of(system, accelerators, system.usable_processors, trainer, conf.budget.memory_bytes, source)

@@ -222,7 +222,8 @@ def quantity(word: str) -> int:
     """
     number, unit = word.rstrip("kKMGTPi"), word.lstrip("0123456789")
     base: int = 1024 if unit.endswith("i") else 1000
-    return int(number) * base ** " KMGTP".index(unit[:1].upper() or " ")
+    factor: int = base ** " KMGTP".index(unit[:1].upper() or " ")
+    return int(number) * factor
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -57,8 +57,16 @@ class RuntimeLost(AiperfError):
     """What carries a run's orders out is gone, and cannot be replaced while the run goes on."""
 
 
+class HeadLost(AiperfError):
+    """The head of a run has gone, as a host sees that had joined it; the run can be gone on with."""
+
+
 class SchedulerRefused(AiperfError):
     """The scheduler that is to bring the machines is not there, or would not."""
+
+
+class HostNotReached(AiperfError):
+    """A host of the run cannot be reached, or could not join: nothing has begun."""
 
 
 class RunStopped(AiperfError):

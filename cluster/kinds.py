@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from cluster.hosts import HostsConf
 from cluster.kubernetes import KubernetesConf
 from cluster.place import ClusterConf
 from cluster.ray import RayConf
 from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
 
-CLUSTERS: tuple[type[ClusterConf], ...] = (SimulatedConf, SlurmConf, KubernetesConf, RayConf)
+CLUSTERS: tuple[type[ClusterConf], ...] = (SimulatedConf, SlurmConf, KubernetesConf, HostsConf, RayConf)
 """Each under its kind; conf/cluster/KIND.yaml holds what a choice sets besides."""

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+HEAD_LOST = 3
+"""The exit status of `python -m aiperf join` where the run's head has gone without ending its run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Here:
@@ -33,6 +36,37 @@ class Head:
     fewest_nodes: int
     """With so many the run begins when `patience_seconds` are over."""
     patience_seconds: float
+    address: str | None = None
+    """Of the head's host, as the others reach it; none: what its name stands for."""
+    trains: bool = True
+    """Whether workers may be on the head's node too."""
+
+
+class Reached(Protocol):
+    """How hosts are reached: command lines and scripts, as values."""
+
+    def words(self, host: str, script: str) -> list[str]:
+        """The command line that has a host carry out a script of sh(1)."""
+        ...
+
+    def looking(self, folder: Path, python: str, directory: Path) -> str:
+        """The script that says whether a host could join the run in `folder`: status 0, or one that `fault_of` explains."""
+        ...
+
+    def joining(self, folder: Path, python: str, directory: Path) -> str:
+        """The script with which it does, for the length of the run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """Ray's head is started beside the driver, which has each of these hosts join it."""
+
+    hosts: tuple[str, ...]
+    head: Head
+    again_seconds: float
+    """A host that was lost is reached for again for so long."""
+    reached: Reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +91,7 @@ class Existing:
     """What its autoscaler is asked for as long as the run goes on; None: nothing, the nodes are those that others bring."""
 
 
-Place = Here | Simulated | Head | Existing
+Place = Here | Simulated | Head | Invited | Existing
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +240,19 @@ class ClusterConf:
     def workers_in_words(self) -> str:
         """How many workers there will be, as far as that is known."""
         return f"as many as the nodes of +cluster={self.kind} hold"
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether hosts join this machine through the run's folder, and no job of a scheduler has made that."""
+        return False
+
+    def shown(self, folder: Path, python: str, directory: Path) -> str:
+        """What `submit=false` prints where there is no job (`is_joined`)."""
+        raise NotImplementedError
+
+    def notes(self) -> list[str]:
+        """What is said before a run begins: what was asked for and has no effect there, or what others decide."""
+        return []
 
     @property
     def has_jobs(self) -> bool:

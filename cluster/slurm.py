@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import ClusterError, Head, JobState, NodesAsked, NodesConf, Place, Submission, bytes_of
+from cluster.place import HEAD_LOST, ClusterError, Head, JobState, NodesAsked, NodesConf, Place, Submission, bytes_of
 
 SCRIPT = "slurm.sh"
 """The script's name in the run's folder."""
@@ -51,6 +51,8 @@ HOPELESS = frozenset(
     ]
 )
 """Reasons of squeue(1) for which a job would wait until an administrator changes the site's limits."""
+
+
 _OWN = (
     "job-name",
     "nodes",
@@ -283,9 +285,11 @@ step() {{
   srun --overlap --ntasks-per-node=1 --cpu-bind=none --mem=0 --no-kill --kill-on-bad-exit=0{step} "$@"
 }}
 
+# A job that may lose nodes goes on without its first node too, and without this script (Slurm 22.05): the others end it then.
+joined='"$@"; status=$?; [ "$status" -ne {HEAD_LOST} ] || {_without_head(conf)} "$SLURM_JOB_ID"; exit "$status"'
 nodes=
 if [ "$others" -gt 0 ]; then
-  step --nodes="$others" --ntasks="$others" --exclude="$first" {aiperf} join "$run" &
+  step --nodes="$others" --ntasks="$others" --exclude="$first" bash -c "$joined" join {aiperf} join "$run" &
   nodes=$!
 fi
 step --nodes=1 --ntasks=1 --nodelist="$first" {aiperf} drive "$run" {shlex.join(submission.words)} &
@@ -318,6 +322,10 @@ def _container(conf: SlurmConf, submission: Submission) -> tuple[str, str]:
     return "", shlex.join(
         ["apptainer", "exec", "--nv", *binds, "--pwd", str(submission.directory), conf.container]
     ) + " "
+
+
+def _without_head(conf: SlurmConf) -> str:
+    return "scontrol requeue" if conf.requeue else "scancel"
 
 
 def _after(conf: SlurmConf) -> str:

@@ -12,6 +12,7 @@ settings.load_profile("aiperf")
 
 REAL_PROCESSES = (
     "tests/cluster/test_existing_ray",
+    "tests/cluster/test_hosts_real",
     "tests/cluster/test_slurm_real",
     "tests/cluster/test_hosts_rig",
     "tests/cluster/test_deaths_over_hosts",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 DESCRIPTION = """Makes this host a node of the run whose folder it is: the scripts of batch jobs call it, and whoever
@@ -22,11 +23,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="when the head has gone before the run was over, wait as long for the next",
     )
+    parser.add_argument(
+        "--tied",
+        action="store_true",
+        help="leave when standard input ends, as it does with the connection of who started this",
+    )
 
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Stays until the run is over."""
-    from aiperf.drive.ray.join_node import join
+    """Stays until the run is over; gives the exit status: HEAD_LOST where its head has gone without ending it."""
+    from aiperf.drive.ray.join_node import Tie, join
+    from aiperf.errors import HeadLost
+    from cluster.place import HEAD_LOST
 
-    join(arguments.run, arguments.patience, rejoins=arguments.rejoin)
+    tie = Tie(0 if arguments.tied else None)
+    try:
+        join(arguments.run, arguments.patience, rejoins=arguments.rejoin, tie=tie)
+    except HeadLost as lost:
+        print(f"aiperf: {lost}", file=sys.stderr)
+        return HEAD_LOST
     return 0

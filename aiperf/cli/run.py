@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +19,10 @@ from aiperf.cli.plan_lines import plan_in_words, preview_in_words
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
-from aiperf.errors import BadConfiguration, RunStopped
+from aiperf.errors import BadConfiguration, HostNotReached, RunStopped
 from aiperf.journal.journal import NAME
 from aiperf.planning.declared import preview, require_declared, require_index, workers_expected
-from aiperf.planning.plan import Plan, check_options, make_plan
+from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan
 from aiperf.planning.same_options import require_same
 from aiperf.planning.this_machine import this_machine
 from aiperf.system.describe import describe
@@ -43,6 +45,8 @@ def main(words: Sequence[str]) -> int:
             raise BadConfiguration(f"a resumed run keeps its configuration; leave {', '.join(others)} out")
     elif conf.resume_until is not None:
         raise BadConfiguration("resume_until says how much of a journal to keep; it needs resume=RUN")
+    if conf.cluster is not None:
+        check_cluster(conf.cluster)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
         return _simulated(conf)
     if conf.resume is not None:
@@ -53,6 +57,9 @@ def main(words: Sequence[str]) -> int:
         if conf.cluster.has_jobs:
             return batch.submit(conf, conf.cluster, words)
         check_options(conf)
+        if conf.cluster.is_joined:
+            return _joined(conf, conf.cluster)
+        _say(conf.cluster.notes())
         return _begun(conf, describe_data(conf.dataset))
     if conf.dry_run:
         print(describe_plan(make_plan(conf, this_machine(conf))))
@@ -66,6 +73,28 @@ def _previewed(conf: RunConf, cluster: ClusterConf) -> int:
     asked = cluster.asked_for(conf.schedule.duration_seconds)
     print(preview_in_words(said, asked, workers_expected(conf, cluster.nodes_asked()) or cluster.workers_in_words()))
     return 0
+
+
+def _joined(conf: RunConf, cluster: ClusterConf) -> int:
+    """A new run on hosts that join this machine: its folder is there first, since they join through it."""
+    folder = folder_of(conf, time.time()).absolute()
+    if not cluster.wants_submission:
+        print(cluster.shown(folder, sys.executable, Path.cwd()))
+        return 0
+    _say(cluster.notes())
+    dataset = describe_data(conf.dataset)
+    make_folder(folder)
+    try:
+        return _begun(conf, dataset, folder)
+    except HostNotReached:
+        with suppress(OSError):
+            folder.rmdir()  # nothing has begun
+        raise
+
+
+def _say(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(note)
 
 
 def drive(words: Sequence[str], folder: Path) -> int:

@@ -15,7 +15,7 @@ from aiperf.journal.events import WorkerShape
 from aiperf.planning.this_machine import this_machine
 from aiperf.planning.worker_shape import terms_of
 from aiperf.rules.proposals import proposer_of
-from cluster.place import Existing, Head, Here, Simulated, place_of
+from cluster.place import Existing, Head, Here, Invited, Simulated, place_of
 from morphism import encode
 
 
@@ -41,6 +41,11 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
 
             assert folder is not None, "other hosts join through the run's folder"
             return head_ray(folder, head)
+        case Invited() as invited:
+            from aiperf.drive.ray.invited_hosts import invited_ray
+
+            assert folder is not None, "other hosts join through the run's folder"
+            return invited_ray(folder, invited)
         case Existing() as existing:
             from aiperf.drive.ray.existing import existing_ray
 

@@ -23,6 +23,7 @@ from aiperf.journal.first_line import config_hash
 from aiperf.planning.worker_shape import STEPS
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import LEAST
+from cluster.place import ClusterConf
 from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
@@ -79,10 +80,15 @@ def check_options(conf: RunConf) -> None:
                 f"a cluster's workers are Ray's; found executor={conf.executor} with +cluster={conf.cluster.kind}: "
                 "leave one out"
             )
-        try:
-            conf.cluster.check()
-        except ValueError as error:
-            raise BadConfiguration(str(error)) from error
+        check_cluster(conf.cluster)
+
+
+def check_cluster(cluster: ClusterConf) -> None:
+    """Raises BadConfiguration for options of a place that make no sense together."""
+    try:
+        cluster.check()
+    except ValueError as error:
+        raise BadConfiguration(str(error)) from error
 
 
 def first_event(

@@ -138,7 +138,7 @@ def test_a_misspelt_word_is_refused_with_the_nearest_right_one(
         (("batch.smallest=0",), "batch.smallest is at least 1"),
         (("dataset.root=/data",), "dataset.root goes with dataset=images, dataset=cifar10, dataset=imagenet"),
         (("dataset=images",), "dataset.root=FOLDER (nothing is downloaded)"),
-        (("cluster.workers=4",), "add +cluster=kubernetes|ray|simulated|slurm"),
+        (("cluster.workers=4",), "add +cluster=hosts|kubernetes|ray|simulated|slurm"),
         (("cluster=simulated",), "+cluster=simulated"),
         (("seed=1", "seed"), "did you mean 'seed=…'?"),
         (("--fast",), "an option is written key=value; found '--fast'"),

@@ -148,6 +148,36 @@ def test_the_loss_of_a_node_is_survived(rig: SlurmRig) -> None:
     rig.on(workers[0].host)
 
 
+def test_the_loss_of_the_first_node_with_head_and_driver_is_a_pause_where_the_job_may_be_queued_again(
+    rig: SlurmRig,
+) -> None:
+    words = ("schedule.duration_seconds=240", "schedule.warmup_seconds=10", "cluster.nodes=2", "cluster.requeue=true")
+    process = command(rig, *words, "name=head")
+    wait_for(trains(rig, "head"))
+    run = folder(rig, "head")
+    (first,) = [event for event in read(run) if isinstance(event, RunStarted)]
+    assert first.machine["host"] == rig.names[0]
+
+    rig.off(rig.names[0])
+    try:
+        status, said = ended(process)
+    finally:
+        rig.on(rig.names[0])
+
+    assert status == 0, said
+    events = list(read(run))
+    (resumed,) = [event for event in events if isinstance(event, RunResumed)]
+    assert resumed.machine["host"] in rig.names[1:], "another node holds head and driver now"
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].reason == "duration"
+    report = gather(iter(events))
+    assert report.score.valid
+    assert report.run.down_seconds == pytest.approx(resumed.down_seconds)
+    assert resumed.down_seconds > 0.0
+    assert f"the driver was down for {resumed.down_seconds:.0f} s" in said, said
+    wait_for(lambda: rig.ask("sinfo", "--noheader", "--states=idle", "--format=%D") == "3")
+
+
 def test_a_terminal_that_closes_leaves_the_job_running(rig: SlurmRig) -> None:
     process = command(rig, *SHORT, "name=left")
     job = job_of(process)

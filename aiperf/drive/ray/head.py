@@ -59,8 +59,10 @@ def head_ray(folder: Path, place: Head) -> Iterator[None]:
     try:
         with environment_of_process(guarded | scratch.environment | compiler_caches(os.environ, scratch.path)):
             read_environment_anew()
-            address = own_address()
-            options = {} if address is None else {"_node_ip_address": address}
+            address = place.address or own_address()
+            options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
+            if not place.trains:
+                options |= {"num_cpus": 0, "num_gpus": 0}
             with started_ray(scratch.path, **options), _told(folder / HEAD):
                 assert_token()
                 await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -19,10 +20,11 @@ import msgspec
 from aiperf.data import hostcache
 from aiperf.drive.ray.head import HEAD, LOOK_SECONDS, HeadAddress
 from aiperf.drive.ray.ray_environment import MODE, TOKEN, compiler_caches, guarded_environment, ray_parent
-from aiperf.errors import NoSuchRun, RuntimeNotStarted
+from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
 from aiperf.journal.journal import NAME
 from aiperf.scratch import Scratch
 from aiperf.system.control_groups import usable_processors
+from aiperf.system.processes import family
 
 ANSWER_SECONDS = 5.0
 GIVE_UP_SECONDS = (30.0, 120.0)
@@ -33,23 +35,41 @@ END_SECONDS = 10.0
 """Ray's processes may take so long to end when they are asked to."""
 
 
-def join(folder: Path, patience_seconds: float, *, rejoins: bool = False) -> None:
+@dataclass(slots=True)
+class Tie:
+    """Whether whoever started this process over a connection is still there, as its standard input tells: it ends with the
+    connection, however that was lost."""
+
+    descriptor: int | None
+    """None: nobody is waited for."""
+    _is_cut: bool = False
+
+    def is_cut(self) -> bool:
+        """Looks; waits for nothing."""
+        if self.descriptor is not None and not self._is_cut:
+            there, _, _ = select.select([self.descriptor], [], [], 0.0)
+            self._is_cut = bool(there) and os.read(self.descriptor, 4096) == b""
+        return self._is_cut
+
+
+def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: Tie | None = None) -> None:
     """Joins the Ray of the run in `folder`, and returns when its head has gone; with `rejoins` when the run is over: a head
-    that was lost before is started anew by who started it.
+    that was lost before is started anew by who started it. Returns also when `tie` is cut.
 
     Raises:
         NoSuchRun: no head is told there in time.
+        HeadLost: it has gone without ending its run, and nobody is to begin another (`rejoins`).
         RuntimeNotStarted: Ray ended here by itself while the head was there. One that gave its start up, since this host or
             the head was slow, is begun again until the patience is over.
     """
-    again = False
-    while _joined(folder, patience_seconds, rejoins=rejoins, again=again) and rejoins:
+    again, tie = False, tie or Tie(None)
+    while _joined(folder, patience_seconds, tie, rejoins=rejoins, again=again) and rejoins:
         again = True
 
 
-def _joined(folder: Path, patience_seconds: float, *, rejoins: bool, again: bool) -> bool:
+def _joined(folder: Path, patience_seconds: float, tie: Tie, *, rejoins: bool, again: bool) -> bool:
     """Joins the head that is told; gives whether there may be another after it."""
-    head = _awaited(folder, patience_seconds, may_be_over=again)
+    head = _awaited(folder, patience_seconds, tie, may_be_over=again)
     if head is None:
         return False
     scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
@@ -61,11 +81,16 @@ def _joined(folder: Path, patience_seconds: float, *, rejoins: bool, again: bool
         while True:
             tries += 1
             command = _command(head, scratch.path / f"r{tries}")
-            ended = _stay(folder / HEAD, head, command, environment)
+            ended = _stay(folder / HEAD, head, command, environment, tie)
             if not isinstance(ended, Ended):
                 return ended == "gone"
-            if rejoins and not _answers(head):
-                return True
+            if not _answers(head):
+                if rejoins:
+                    return True
+                raise HeadLost(
+                    f"a node stays with its run's head; that at {head.address} answers no more, and has not ended its run. "
+                    f"It can be gone on with: python -m aiperf resume={folder}"
+                )
             if not ended.gave_up or time.monotonic() >= deadline:
                 raise RuntimeNotStarted(
                     f"Ray ended on this host, with status {ended.status}, while the run's head at {head.address} was told to "
@@ -81,14 +106,16 @@ def _joined(folder: Path, patience_seconds: float, *, rejoins: bool, again: bool
         hostcache.remove_orphans()
 
 
-def _awaited(folder: Path, patience_seconds: float, *, may_be_over: bool) -> HeadAddress | None:
-    """A head that answers; None where the run may be over, and is. (Before the first head nothing tells a run that is over from
-    one that is about to go on.)"""
+def _awaited(folder: Path, patience_seconds: float, tie: Tie, *, may_be_over: bool) -> HeadAddress | None:
+    """A head that answers; None where the tie is cut, or the run may be over, and is. (Before the first head nothing tells a
+    run that is over from one that is about to go on.)"""
     path, deadline = folder / HEAD, time.monotonic() + patience_seconds
     while True:
         # one that was killed has left its file, and Ray would try to join it for ten minutes (Ray 2.60)
         if (head := _read(path)) is not None and _answers(head):
             return head
+        if tie.is_cut():
+            return None
         # looked at in each turn: a shared file system may show a journal's last line later than that its head is gone
         if may_be_over and head is None and _is_over(folder):
             return None
@@ -146,8 +173,8 @@ Stay = Ended | Literal["asked", "gone"]
 """How it ended that this host was a node: Ray did, this process was asked to, or the head has gone."""
 
 
-def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[str, str]) -> Stay:
-    """Until the head's file is gone or tells of another, this process is asked to end, or Ray ends by itself."""
+def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[str, str], tie: Tie) -> Stay:
+    """Until the head's file is gone or tells of another, it is asked to end, its tie is cut, or Ray ends by itself."""
     began = time.monotonic()
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     asked = False
@@ -158,8 +185,9 @@ def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[s
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while (status := process.poll()) is None and not asked and _read(path) == head:
+        while (status := process.poll()) is None and not asked and not tie.is_cut() and _read(path) == head:
             time.sleep(1.0)
+        asked = asked or tie.is_cut()
         if status is None or asked or _read(path) != head:
             return "asked" if asked else "gone"
         return Ended(status, GIVE_UP_SECONDS[0] <= time.monotonic() - began <= GIVE_UP_SECONDS[1])
@@ -168,7 +196,10 @@ def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[s
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            # its agents and workers would notice its end only in a while (Ray 2.60)
+            for pid in list(family(process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             process.wait()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # a raylet whose parent gave up would join late, and alone

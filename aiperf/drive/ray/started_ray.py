@@ -25,17 +25,19 @@ def started_ray(folder: Path, **options: Any) -> Iterator[None]:
 
     with _without_last_words():
         with named_if_not_started("a run needs Ray on this machine, and it did not come up", _REMEDY):
+            usual: dict[str, Any] = {
+                "num_cpus": usable_processors(),
+                # a folder in ours: Ray opens its own to everybody (mode 0777), sockets and all
+                "_temp_dir": str(folder / "r"),
+                # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)
+                "_system_config": {"worker_niceness": 0},
+            }
             ray.init(
                 address="local",
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                num_cpus=usable_processors(),
-                # a folder in ours: Ray opens its own to everybody (mode 0777), sockets and all
-                _temp_dir=str(folder / "r"),
-                # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)
-                _system_config={"worker_niceness": 0},
-                **options,
+                **(usual | options),
             )
         try:
             yield

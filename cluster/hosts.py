@@ -1,0 +1,247 @@
+"""Hosts that ssh reaches: `+cluster=hosts 'cluster.hosts=[n1,n2]'`. No scheduler brings them, and nothing is installed on them.
+
+The machine where it is typed is the head: Ray's head and the driver run there, and it trains only where the list names it. Each
+other host is reached by an ssh of the user's own, with the user's keys, and joins through the run's folder. What is to be run
+there is a value made here; `aiperf.drive.ray.invited_hosts` runs it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.place import ClusterConf, Head, Invited, NodesAsked, Place
+
+REACHED = "aiperf: this host is ready"
+"""What a host says when all that it needs is there."""
+FAULTS = {
+    41: "has no such directory (cluster.directory), or not on a file system that both see",
+    42: "failed in cluster.setup",
+    43: "has no such program (cluster.python)",
+    44: "has a Python that cannot load the benchmark: is it set up there (cluster.directory, cluster.python, cluster.setup)?",
+    45: "does not see the run's folder: runs= must lie on a file system that all hosts share",
+}
+"""Exit statuses of the look at a host, and what they mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteHost:
+    """One host of the run."""
+
+    name: str
+    """As ssh takes it: [USER@]HOST, or a name of ssh_config(5)."""
+    slots: int | None = None
+    """What a hostfile says besides; see `HostsConf.hostfile`."""
+
+    @property
+    def host(self) -> str:
+        """Without the user."""
+        return self.name.rpartition("@")[2]
+
+
+@dataclass
+class HostsConf(ClusterConf):
+    """Hosts that are reached by ssh, without a password. The machine where it is typed holds Ray's head and the driver, and
+    trains only where it is in the list too. All share the run's folder."""
+
+    kind: str = "hosts"
+    hosts: list[str] = field(default_factory=list)
+    """[USER@]HOST each, as ssh takes it; HOST:SLOTS as in horovodrun -H (see hostfile)."""
+    hostfile: str | None = None
+    """A file of mpirun or horovodrun instead: HOST slots=N in each line. Slots are said not to be honoured: a worker has all
+    accelerators of a node, or accelerators_per_worker."""
+    fewest_hosts: int | None = None
+    """The run begins with so many of them where others cannot be reached or have not joined; none: it needs them all."""
+    join_seconds: float = 300.0
+    """How long the hosts may take to join."""
+    address: str | None = None
+    """Of this machine, as the hosts reach it; none: what its host name stands for."""
+    ssh: list[str] = field(default_factory=list)
+    """More arguments of ssh, as they are: -p, 2222, -i, KEY, -F, FILE. Host keys are checked as your ssh checks them."""
+    connect_seconds: int = 10
+    """How long ssh may take to reach a host."""
+    python: str | None = None
+    """The interpreter on the hosts; none: the path of this one."""
+    directory: str | None = None
+    """Where it is started there; none: the working directory here."""
+    setup: list[str] = field(default_factory=list)
+    """Lines of sh that come first on each host: module load cuda."""
+    again_seconds: float = 600.0
+    """A host that was lost is reached for again for so long, at growing intervals; 0: it is not."""
+    submit: bool = True
+    """false: print what is run on each host, and nothing else."""
+
+    def check(self) -> None:
+        """See `ClusterConf.check`."""
+        for name, value, least in (
+            ("join_seconds", self.join_seconds, 0),
+            ("connect_seconds", self.connect_seconds, 1),
+            ("again_seconds", self.again_seconds, 0),
+        ):
+            if value < least:
+                raise ValueError(f"cluster.{name} is at least {least}; found {value}")
+        listed = self.listed()
+        if self.fewest_hosts is not None and not 1 <= self.fewest_hosts <= len(listed):
+            raise ValueError(
+                f"cluster.fewest_hosts is between 1 and the number of hosts, {len(listed)}; found {self.fewest_hosts}"
+            )
+
+    def listed(self) -> tuple[RemoteHost, ...]:
+        """All hosts, in their order. Raises ValueError for lists that name none, or one twice, or what is no host."""
+        if bool(self.hosts) == (self.hostfile is not None):
+            raise ValueError(
+                "+cluster=hosts names its hosts once, by cluster.hosts=[n1,n2] or by cluster.hostfile=PATH; found "
+                f"{'both' if self.hosts else 'neither'}"
+            )
+        if self.hostfile is None:
+            found = [_of_list(word) for word in self.hosts]
+        else:
+            try:
+                text = Path(self.hostfile).read_text()
+            except OSError as error:
+                raise ValueError(
+                    f"cluster.hostfile names a file of hosts; found {error.strerror}: {self.hostfile!r}"
+                ) from error
+            found = of_hostfile(text, self.hostfile)
+        if not found:
+            raise ValueError(f"a file of hosts has a line HOST [slots=N] for each; found none in {self.hostfile!r}")
+        twice = {one.host for one in found if [other.host for other in found].count(one.host) > 1}
+        if twice:
+            raise ValueError(
+                f"each host is named once, since it is one node of the run; found {sorted(twice)} more than once"
+            )
+        return tuple(found)
+
+    def place(self, environment: Mapping[str, str]) -> Place:
+        """A head of our own, and the hosts that are told to join it."""
+        listed = self.listed()
+        return Invited(
+            hosts=tuple(one.name for one in listed),
+            head=Head(len(listed), self.fewest_hosts or len(listed), self.join_seconds, self.address),
+            again_seconds=self.again_seconds,
+            reached=self,
+        )
+
+    def nodes_asked(self) -> NodesAsked:
+        """See `ClusterConf.nodes_asked`."""
+        return NodesAsked(nodes=len(self.listed()))
+
+    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+        """See `ClusterConf.asked_for`."""
+        names = [one.name for one in self.listed()]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        return [("hosts", f"{', '.join(names[:8])}{more}, by ssh; head and driver on the machine where this is typed")]
+
+    def words(self, host: str, script: str) -> list[str]:
+        """The command line that has a host carry out a script of sh(1)."""
+        return [
+            "ssh",
+            *self.ssh,  # first: ssh keeps the first value that it is given
+            "-T",
+            *("-o", "BatchMode=yes"),
+            *("-o", f"ConnectTimeout={self.connect_seconds}"),
+            # a host that is cut off is given up within a minute, at both ends
+            *("-o", "ServerAliveInterval=15"),
+            *("-o", "ServerAliveCountMax=3"),
+            "--",
+            host,
+            f"exec sh -c {shlex.quote(script)}",
+        ]
+
+    def looking(self, folder: Path, python: str, directory: Path) -> str:
+        """What a host carries out before the run begins: whether it could join."""
+        run, interpreter, there = self._quoted(folder, python, directory)
+        return "\n".join(
+            [
+                f"cd {there} || exit 41",
+                *(f"{line} || exit 42" for line in self.setup),
+                f"command -v {interpreter} > /dev/null || exit 43",
+                f"{interpreter} -c 'import aiperf.drive.ray.join_node, aiperf.train.ranks.group' || exit 44",
+                f"test -d {run} || exit 45",
+                f"echo {shlex.quote(REACHED)}",
+            ]
+        )
+
+    def joining(self, folder: Path, python: str, directory: Path) -> str:
+        """What a host carries out for the length of the run."""
+        run, interpreter, there = self._quoted(folder, python, directory)
+        setup = "".join(f"{line} || exit\n" for line in self.setup)
+        return f"cd {there} || exit\n{setup}exec {interpreter} -m aiperf join {run} --tied --patience {self.join_seconds:g}"
+
+    def _quoted(self, folder: Path, python: str, directory: Path) -> tuple[str, str, str]:
+        return (
+            shlex.quote(str(folder)),
+            shlex.quote(self.python or python),
+            shlex.quote(self.directory or str(directory)),
+        )
+
+    @property
+    def is_joined(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def wants_submission(self) -> bool:
+        """See `ClusterConf.wants_submission`."""
+        return self.submit
+
+    def shown(self, folder: Path, python: str, directory: Path) -> str:
+        """See `ClusterConf.shown`: as one could type it."""
+        lines = [
+            "# On this machine, with Ray's head and the driver, first of all for each host (what is missing there?):",
+            *(shlex.join(self.words(one.name, self.looking(folder, python, directory))) for one in self.listed()),
+            "# then, until the run is over, its standard input held open and what it says kept in the run's logs/:",
+            *(shlex.join(self.words(one.name, self.joining(folder, python, directory))) for one in self.listed()),
+        ]
+        return "\n".join([*lines, *self.notes()])
+
+    def notes(self) -> list[str]:
+        """See `ClusterConf.notes`."""
+        with_slots = [one for one in self.listed() if one.slots is not None]
+        if not with_slots:
+            return []
+        named = ", ".join(f"{one.name} {one.slots}" for one in with_slots[:4]) + (", …" if len(with_slots) > 4 else "")
+        return [
+            f"slots are not honoured ({named}): a worker has all accelerators of a node, or accelerators_per_worker of them; "
+            "on nodes without accelerators, trainer.ranks. To leave some out, hide them: "
+            "'cluster.setup=[\"export CUDA_VISIBLE_DEVICES=0,1\"]'"
+        ]
+
+
+def of_hostfile(text: str, path: str) -> list[RemoteHost]:
+    """The hosts of a file as mpirun(1) and horovodrun read it: HOST [slots=N] [max_slots=N] a line, # begins a comment."""
+    found: list[RemoteHost] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        host, slots = _of_list(words[0], f"line {number} of {path!r}"), None
+        for word in words[1:]:
+            name, _, value = word.partition("=")
+            if name not in ("slots", "max_slots", "max-slots") or not re.fullmatch(r"[1-9]\d*", value):
+                raise ValueError(
+                    f"a line of a file of hosts is HOST [slots=N]; found {word!r} in line {number} of {path!r}"
+                )
+            slots = int(value) if name == "slots" else slots
+        found.append(RemoteHost(host.name, slots if slots is not None else host.slots))
+    return found
+
+
+def _of_list(word: str, where: str = "cluster.hosts") -> RemoteHost:
+    found = re.fullmatch(r"(?P<name>(?:[\w.-]+@)?[A-Za-z0-9_\[][\w.:%\]-]*?)(?::(?P<slots>[1-9]\d*))?", word)
+    if found is None:
+        raise ValueError(f"a host is [USER@]HOST, or [USER@]HOST:SLOTS, as ssh takes it; found {word!r} in {where}")
+    return RemoteHost(found["name"], None if found["slots"] is None else int(found["slots"]))
+
+
+def fault_of(status: int, said: Sequence[str]) -> str:
+    """What is wrong with a host whose look has ended so; `said`: the lines of its standard error."""
+    own = [line.strip() for line in said if line.strip()]
+    words = " | ".join(own[-3:])
+    if status == 255:  # ssh's own
+        return f"ssh says: {words or 'nothing'}"
+    meaning = FAULTS.get(status, f"ended with status {status}")
+    return f"it {meaning}{f' ({words})' if words else ''}"

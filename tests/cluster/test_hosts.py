@@ -1,0 +1,220 @@
+"""Hosts over ssh as values: the list, the hostfile, the command lines, and when a lost host is reached for again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.__main__ import main
+from aiperf.drive.ray.invited_hosts import Reaching, is_this_host
+from aiperf.drive.ray.join_node import Tie
+from cluster.hosts import FAULTS, REACHED, HostsConf, RemoteHost, fault_of, of_hostfile
+from cluster.place import Head, Invited
+
+FOLDER, PYTHON, HERE = Path("/shared/my runs/1"), "/opt/aiperf/bin/python", Path("/shared")
+TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12)
+
+
+def test_a_hostfile_of_mpirun_is_read_and_its_slots_are_said_not_to_be_honoured(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("# rack 4\nn1 slots=8\n\nadmin@n2   slots=4 max_slots=8 # half\nn3:2\nn4\n")
+
+    conf = HostsConf(hostfile=str(file))
+
+    conf.check()
+    assert conf.listed() == (RemoteHost("n1", 8), RemoteHost("admin@n2", 4), RemoteHost("n3", 2), RemoteHost("n4"))
+    (note,) = conf.notes()
+    assert "slots are not honoured (n1 8, admin@n2 4, n3 2)" in note
+    assert HostsConf(hosts=["n1"]).notes() == []
+
+
+@pytest.mark.parametrize(
+    ("conf", "told"),
+    [
+        (HostsConf(), "found neither"),
+        (HostsConf(hosts=["n1"], hostfile="x"), "found both"),
+        (HostsConf(hostfile="/none"), "No such file or directory: '/none'"),
+        (HostsConf(hosts=["-oProxyCommand=x"]), "found '-oProxyCommand=x' in cluster.hosts"),
+        (HostsConf(hosts=["a b"]), "found 'a b'"),
+        (HostsConf(hosts=["n1", "me@n1"]), r"found \['n1'\] more than once"),
+        (HostsConf(hosts=["n1"], fewest_hosts=2), "between 1 and the number of hosts, 1; found 2"),
+        (HostsConf(hosts=["n1"], connect_seconds=0), "connect_seconds is at least 1; found 0"),
+    ],
+)
+def test_lists_that_make_no_sense_are_refused(conf: HostsConf, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        conf.check()
+
+
+def test_a_line_that_is_none_of_a_hostfile_is_named() -> None:
+    with pytest.raises(ValueError, match=r"found 'cpus=4' in line 2 of 'hosts'"):
+        of_hostfile("n1\nn2 cpus=4\n", "hosts")
+
+
+def test_the_place_is_a_head_here_and_the_hosts_that_join_it() -> None:
+    place = HostsConf(hosts=["n1", "n2"], fewest_hosts=1, address="10.0.0.9").place({})
+
+    assert isinstance(place, Invited)
+    assert place.hosts == ("n1", "n2")
+    assert place.head == Head(2, 1, 300.0, "10.0.0.9")
+
+
+@given(TEXT, TEXT, TEXT)
+def test_what_is_run_on_a_host_reads_there_as_it_is_meant(folder: str, python: str, directory: str) -> None:
+    """Two shells read it: the user's own there, and the sh that it begins."""
+    conf = HostsConf(hosts=["n1"])
+    script = conf.joining(Path("/runs") / folder, python, Path("/") / directory)
+
+    *_, host, command = conf.words("n1", script)
+    read = shlex.split(shlex.split(command)[3].splitlines()[-1])
+
+    assert host == "n1"
+    assert shlex.split(command)[:3] == ["exec", "sh", "-c"]
+    assert shlex.split(shlex.split(command)[3].splitlines()[0])[:2] == ["cd", str(Path("/") / directory)]
+    assert read[:6] == ["exec", python, "-m", "aiperf", "join", str(Path("/runs") / folder)]
+    assert "--tied" in read
+
+
+def test_a_users_own_arguments_come_before_ours_so_that_ssh_keeps_them() -> None:
+    words = HostsConf(hosts=["n1"], ssh=["-p", "2222", "-o", "ConnectTimeout=99"]).words("n1", "true")
+
+    assert words.index("ConnectTimeout=99") < words.index("ConnectTimeout=10")
+    assert "BatchMode=yes" in words
+    assert words[-3:-1] == ["--", "n1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({}, 0),
+        ({"directory": "/none"}, 41),
+        ({"setup": ["false"]}, 42),
+        ({"python": "/none/python"}, 43),
+        ({"python": "false"}, 44),
+    ],
+)
+def test_the_look_at_a_host_says_what_is_missing(tmp_path: Path, change: dict[str, object], status: int) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\ntest ! -e broken\n")
+    python.chmod(0o700)
+    conf = HostsConf(hosts=["n1"], **change)  # type: ignore[arg-type]
+
+    done = subprocess.run(
+        ["sh", "-c", conf.looking(tmp_path, str(python), tmp_path)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == status
+    assert (REACHED in done.stdout) == (status == 0)
+    assert status == 0 or FAULTS[status] in fault_of(done.returncode, done.stderr.splitlines())
+
+
+def test_a_host_that_does_not_see_the_runs_folder_is_told_apart(tmp_path: Path) -> None:
+    conf = HostsConf(hosts=["n1"], python="true")
+
+    done = subprocess.run(["sh", "-c", conf.looking(tmp_path / "private", "-", tmp_path)], check=False)
+
+    assert done.returncode == 45
+    assert "runs= must lie on a file system that all hosts share" in fault_of(45, [])
+
+
+def offers_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A stand-in at the border of this process: what ssh would answer."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ssh").write_text(f"#!{shutil.which('sh', path=os.defpath)}\n{script}\n")
+    (folder / "bin" / "ssh").chmod(0o700)
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+    monkeypatch.chdir(folder)
+
+
+def test_hosts_that_cannot_be_reached_are_all_named_in_sshs_words_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offers_ssh(
+        tmp_path,
+        monkeypatch,
+        """case "$*" in
+  *" n2.invalid "*) echo "root@n2.invalid: Permission denied (publickey,password)." >&2; exit 255;;
+  *" n3.invalid "*) echo "sh: 1: python: not found" >&2; exit 43;;
+  *) echo "aiperf: this host is ready";;
+esac""",
+    )
+
+    assert main(["+cluster=hosts", "cluster.hosts=[n1.invalid,n2.invalid,n3.invalid]"]) == 2
+
+    told = capsys.readouterr().err
+    assert "2 of 3 could not join" in told
+    assert "n2.invalid: ssh says: root@n2.invalid: Permission denied (publickey,password)." in told
+    assert f"n3.invalid: it {FAULTS[43]} (sh: 1: python: not found)" in told
+    assert "n1.invalid:" not in told
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_list_without_hosts_is_refused_before_anything_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["+cluster=hosts"]) == 2
+    assert main(["+cluster=hosts", "cluster.hosts=[a b]", "dry_run=true"]) == 2
+
+    assert "found neither" in capsys.readouterr().err
+
+
+def test_what_would_be_run_is_shown_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offers_ssh(tmp_path, monkeypatch, "echo reached > reached")
+
+    assert main(["+cluster=hosts", "cluster.hosts=[n1:4,n2]", "cluster.submit=false"]) == 0
+
+    said = capsys.readouterr().out
+    assert [line.split()[0] for line in said.splitlines() if line.startswith("ssh")] == ["ssh"] * 4
+    assert "-m aiperf join" in said
+    assert "slots are not honoured (n1 4)" in said
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "reached").exists()
+
+
+def test_a_lost_host_is_reached_for_at_growing_intervals_and_given_up_at_the_limit() -> None:
+    reaching, now, pauses = Reaching(again_seconds=600.0), 1000.0, []
+
+    while (due := reaching.ended(began=now, now=now)) is not None:
+        pauses.append(due - now)
+        now = due
+
+    assert pauses[:5] == [2.0, 4.0, 8.0, 16.0, 32.0]
+    assert max(pauses) == 60.0
+    assert 540.0 <= sum(pauses) <= 600.0
+    assert Reaching(again_seconds=0.0).ended(began=0.0, now=100.0) is None
+
+
+def test_a_host_that_was_there_for_a_while_begins_anew_with_the_shortest_interval() -> None:
+    reaching = Reaching(again_seconds=600.0)
+    for _ in range(3):
+        reaching.ended(began=10.0, now=10.0)
+
+    assert reaching.ended(began=10.0, now=500.0) == 502.0
+
+
+def test_this_machine_is_known_by_its_names() -> None:
+    assert is_this_host("localhost")
+    assert is_this_host(f"me@{socket.gethostname()}")
+    assert not is_this_host("n1.invalid")
+
+
+def test_a_tie_is_cut_when_the_other_end_goes_however_it_does() -> None:
+    reading, writing = os.pipe()
+    tie = Tie(reading)
+
+    assert not tie.is_cut()
+    os.write(writing, b"still here")
+    assert not tie.is_cut()
+    os.close(writing)
+    assert tie.is_cut()
+    assert tie.is_cut()
+    os.close(reading)
+    assert not Tie(None).is_cut()

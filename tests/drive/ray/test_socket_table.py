@@ -1,0 +1,143 @@
+"""Who can reach a run that goes on, by the machine's own socket table; and where its token stands: nowhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from aiperf.journal.events import EpochFinished, RunEnded, TrialPrepared, WorkerJoined
+from aiperf.journal.journal import read
+from tests.drive.elsewhere import REPOSITORY
+from tests.drive.processes import command_line, descendants
+from tests.drive.socket_table import Listening, listening_sockets
+
+
+@dataclass
+class Going:
+    """A run in a process of its own, which trains."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+    token: str
+    scratch: Path
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return dict(entry.decode().split("=", 1) for entry in entries if b"=" in entry)
+
+
+@pytest.fixture(scope="module")
+def going(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Going]:
+    """A local run whose worker has two ranks, joined by Horovod where it is installed."""
+    folder = tmp_path_factory.mktemp("open")
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    words = [
+        "schedule.duration_seconds=900",
+        "schedule.warmup_seconds=1",
+        "trainer.ranks=2",
+        f"runs={folder}",
+        "name=open",
+    ]
+    with (folder / "said").open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "aiperf", *words],
+            cwd=folder,
+            env=mine | {"PYTHONPATH": str(REPOSITORY)},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + 600.0
+        while not any(isinstance(event, TrialPrepared) for event in events_of(folder)):
+            assert process.poll() is None, (folder / "said").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        ranks = [pid for pid in descendants(process.pid) if b"aiperf.train.ranks.rank" in command_line(pid)]
+        there = environment_of(ranks[0])
+        (run,) = folder.glob("*-open")
+        token = next(
+            found
+            for pid in descendants(process.pid)
+            if command_line(pid).startswith(b"ray::")
+            and (found := environment_of(pid).get("RAY_AUTH_TOKEN")) is not None
+        )
+        yield Going(process, run, token, Path(there["AIPERF_SCRATCH"]))
+    finally:
+        process.kill() if process.poll() is None else None
+        process.wait()
+
+
+def events_of(folder: Path) -> list[object]:
+    found = list(folder.glob("*-open/journal.jsonl"))
+    return list(read(found[0].parent)) if found and found[0].stat().st_size else []
+
+
+def test_the_table_names_a_socket_on_all_addresses_as_such() -> None:
+    """That the test below can fail."""
+    with socket.create_server(("", 0)) as everywhere, socket.create_server(("127.0.0.1", 0)) as here:
+        found = {one.port: one for one in listening_sockets([os.getpid()])}
+
+        assert not found[everywhere.getsockname()[1]].is_loopback
+        assert found[here.getsockname()[1]].is_loopback
+    with socket.create_server(("::", 0), family=socket.AF_INET6) as everywhere:
+        (one,) = [one for one in listening_sockets([os.getpid()]) if one.port == everywhere.getsockname()[1]]
+        assert not one.is_loopback
+
+
+def test_no_process_of_a_local_run_listens_beyond_loopback_while_its_ranks_meet_and_train(going: Going) -> None:
+    seen: dict[tuple[int, int], Listening] = {}
+    until = time.monotonic() + 600.0
+    while time.monotonic() < until and not any(
+        isinstance(one, EpochFinished) for one in events_of(going.folder.parent)
+    ):
+        pids = [going.process.pid, *descendants(going.process.pid)]
+        seen |= {(one.pid, one.port): one for one in listening_sockets(pids)}
+        time.sleep(0.1)
+
+    programs = {one.program for one in seen.values()}
+    joined = next(one for one in events_of(going.folder.parent) if isinstance(one, WorkerJoined))
+    assert joined.ranks == 2
+    assert any("gcs_server" in program or "raylet" in program for program in programs)
+    assert len(seen) > 5, programs
+    assert [one for one in seen.values() if not one.is_loopback] == []
+
+
+def test_the_token_stands_in_no_file_of_the_run_no_log_of_rays_and_on_no_command_line_then_or_later(
+    going: Going,
+) -> None:
+    """The last test of this module: it ends the run."""
+    token = going.token.encode()
+    assert len(token) == 64
+
+    def holding() -> list[Path]:
+        files = [
+            file for folder in (going.folder.parent, going.scratch) for file in folder.rglob("*") if file.is_file()
+        ]
+        return [file for file in files if token in file.read_bytes()]
+
+    assert (going.scratch / "r").is_dir(), "Ray's logs are among what was looked through"
+    assert holding() == []
+    everybody = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    assert [pid for pid in everybody if token in command_line(pid)] == []
+
+    os.kill(going.process.pid, signal.SIGINT)
+    going.process.wait(300)
+
+    *_, last = events_of(going.folder.parent)
+    assert isinstance(last, RunEnded)
+    assert (going.folder / "report.html").is_file()
+    assert holding() == []
+    assert not going.scratch.exists()

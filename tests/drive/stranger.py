@@ -1,0 +1,102 @@
+"""What a stranger on a network tries at ports that he has found: run as a script, with the standard library alone.
+
+    python stranger.py HOST:PORT…   prints a JSON object: of each address what it answered
+
+He speaks raw bytes, HTTP, and gRPC by hand (HTTP/2 with literal headers), each without a token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import socket
+import struct
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+SECONDS = 10.0
+METHODS = (
+    "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
+    "/ray.rpc.InternalKVGcsService/InternalKVKeys",
+    "/ray.rpc.JobInfoGcsService/AddJob",
+    "/ray.rpc.ActorInfoGcsService/RegisterActor",
+    "/ray.rpc.NodeManagerService/GetNodeStats",
+    "/ray.rpc.NodeManagerService/RequestWorkerLease",
+    "/ray.rpc.NodeManagerService/ShutdownRaylet",
+    "/ray.rpc.ObjectManagerService/Push",
+    "/ray.rpc.ObjectManagerService/Pull",
+    "/ray.rpc.CoreWorkerService/GetCoreWorkerStats",
+    "/ray.rpc.CoreWorkerService/PushTask",
+    "/ray.rpc.CoreWorkerService/Exit",
+    "/ray.rpc.ReporterService/ReportOCMetrics",
+    "/grpc.health.v1.Health/Check",
+)
+REQUESTS = (
+    ("GET", "/"),
+    ("GET", "/metrics"),
+    ("GET", "/api/healthz"),
+    ("GET", "/api/v0/nodes"),
+    ("POST", "/api/jobs/"),
+    ("POST", "/get_or_create_runtime_env"),
+    ("GET", "/global/rank_0"),
+)
+
+
+def told(address: str) -> dict[str, object]:
+    """All that he gets from one address: what each HTTP request and gRPC call was answered, and what came after raw bytes."""
+    return {
+        "raw": _said(address, secrets.token_bytes(64), 2.0)[:200].decode("latin-1"),
+        "http": {f"{verb} {path}": _http(address, verb, path) for verb, path in REQUESTS},
+        "grpc": {method: _grpc(address, method) for method in METHODS},
+    }
+
+
+def _http(address: str, verb: str, path: str) -> str:
+    """Status and the beginning of the body; '' where it is no HTTP."""
+    request = f"{verb} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    answer = _said(address, request.encode(), 3.0).decode("latin-1")
+    found = re.match(r"HTTP/1\.[01] (\d+)", answer)
+    body = answer.partition("\r\n\r\n")[2]
+    return f"{found[1]} {body[:300]}" if found else ""
+
+
+def _grpc(address: str, method: str) -> int | None:
+    """The call's status; None where it is no gRPC."""
+    headers = [(":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "x")]
+    headers += [("content-type", "application/grpc"), ("te", "trailers")]
+    block = b"".join(
+        b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode() for name, value in headers
+    )
+    sent = (
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, b"") + _frame(1, 4, 1, block) + _frame(0, 1, 1, bytes(5))
+    )
+    answer = _said(address, sent, SECONDS, until=rb"grpc-status[\x01\x02]\d\d?")
+    found = re.search(rb"grpc-status([\x01\x02])(\d\d?)", answer)
+    return None if found is None else int(found[2][: found[1][0]])
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def _said(address: str, sent: bytes, seconds: float, until: bytes | None = None) -> bytes:
+    host, _, port = address.rpartition(":")
+    heard = b""
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS) as connection:
+            connection.settimeout(seconds)
+            connection.sendall(sent)
+            while len(heard) < 65536 and (until is None or not re.search(until, heard)):
+                more = connection.recv(65536)
+                if not more:
+                    break
+                heard += more
+    except OSError:
+        pass  # refused, closed or silent: what was heard until then is what he got
+    return heard
+
+
+if __name__ == "__main__":
+    with ThreadPoolExecutor(8) as aside:
+        print(json.dumps(dict(zip(sys.argv[1:], aside.map(told, sys.argv[1:]), strict=True))))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ from cluster.place import ClusterConf, Simulated, place_of
 
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
-    from aiperf.drive.session import ExecutorOf
+    from aiperf.drive.machines import MachinesExecutor
+    from aiperf.drive.preflight import Checked
 
 WITH_RESUME = ("resume", "resume_until", "runs")
 """What can be said together with resume: all else stands in the journal already."""
@@ -136,7 +138,12 @@ def _resumed(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) 
         require_same(*given, found.conf, str(found.folder))
     elif cluster is not None and cluster.has_jobs:
         return batch.resubmit(found.conf, cluster, found.folder)
-    return _driven(found.conf, lambda executor_of, show: resume(found, executor_of, show), found.folder)
+
+    def go_on(executor_of: MachinesExecutor, show: Callable[[Driver], None]) -> Path:
+        checked = _checked(found.conf, found.folder)
+        return resume(found, partial(executor_of, checked=checked), show, checked.events)
+
+    return _driven(found.conf, go_on, found.folder)
 
 
 def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
@@ -147,19 +154,30 @@ def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
     if conf.cluster is not None:
         require_index(conf, conf.cluster.nodes_asked(), dataset)
 
-    def begin(executor_of: ExecutorOf, show: Callable[[Driver], None]) -> Path:
-        shape = worker_shape(conf)
+    def begin(executor_of: MachinesExecutor, show: Callable[[Driver], None]) -> Path:
+        checked = _checked(conf, folder)
+        shape = worker_shape(conf, checked)
         if conf.cluster is not None:
             require_declared(conf.cluster.nodes_asked(), conf.accelerators_per_worker, shape)
         plan = make_plan(conf, shape, dataset)
         print(describe_plan(plan))
-        return run_session(plan, executor_of, show, folder)
+        return run_session(plan, partial(executor_of, checked=checked), show, folder, checked.events)
 
     return _driven(conf, begin, folder)
 
 
+def _checked(conf: RunConf, folder: Path | None) -> Checked:
+    from aiperf.drive.machines import check
+    from aiperf.drive.preflight import lines
+
+    checked = check(conf, folder)
+    for line in lines(checked.events):
+        print(line)
+    return checked
+
+
 def _driven(
-    conf: RunConf, drive: Callable[[ExecutorOf, Callable[[Driver], None]], Path], folder: Path | None = None
+    conf: RunConf, drive: Callable[[MachinesExecutor, Callable[[Driver], None]], Path], folder: Path | None = None
 ) -> int:
     from aiperf.drive.machines import machines
 

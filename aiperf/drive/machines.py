@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from aiperf.config import RunConf
 from aiperf.drive.executor import Executor
-from aiperf.drive.session import ExecutorOf, Standing
+from aiperf.drive.preflight import Checked, check_here, depth, judged, nobody_left
+from aiperf.drive.session import Standing
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.this_machine import this_machine
 from aiperf.planning.worker_shape import terms_of
@@ -18,9 +19,19 @@ from aiperf.rules.proposals import proposer_of
 from cluster.place import Existing, Head, Here, Invited, Simulated, place_of
 from morphism import encode
 
+UNCHECKED = Checked()
+
+
+class MachinesExecutor(Protocol):
+    """Brings the executor of the machines up that stand: see `session.ExecutorOf`."""
+
+    def __call__(self, conf: RunConf, folder: Path, standing: Standing, checked: Checked = ...) -> Executor:
+        """`checked`: what preflight found of them."""
+        ...
+
 
 @contextmanager
-def machines(conf: RunConf, folder: Path | None = None) -> Iterator[ExecutorOf]:
+def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExecutor]:
     """What a configuration asks for; it stands for as long as the context does. `folder`: the run's, where it is there already;
     other hosts find in it what they must know to join."""
     if conf.executor == "inline":
@@ -56,16 +67,37 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
             assert_never(other)
 
 
-def worker_shape(conf: RunConf) -> WorkerShape:
-    """What the workers will have, on the machines that stand: a run's plan is made of it."""
+def check(conf: RunConf, folder: Path | None) -> Checked:
+    """Preflight of the machines that stand. `folder`: the run's, where it is there already.
+
+    Raises:
+        NoWorkers: no node is left, or one has a fault and preflight.broken=stop.
+    """
+    if (deep := depth(conf)) == "none":
+        return UNCHECKED
+    parent = folder or Path(conf.runs)
+    if conf.executor == "inline" or conf.cluster is None:
+        here = check_here(conf, parent, is_full=deep == "full")
+        events = judged([here], [here], conf.preflight)
+        excluded = [here.node] if events[0].excluded else []
+        if (error := nobody_left({here.node: here.address}, excluded, events)) is not None:
+            raise error
+        return Checked(events)
+    from aiperf.drive.ray.gate import check_nodes
+
+    return check_nodes(conf, parent, is_full=deep == "full")
+
+
+def worker_shape(conf: RunConf, checked: Checked = UNCHECKED) -> WorkerShape:
+    """What the workers will have, on the machines that stand and are not excluded: a run's plan is made of it."""
     if conf.executor == "inline":
         return this_machine(conf)
     from aiperf.drive.ray.discovery import learn
 
-    return learn(conf)
+    return learn(conf, excluded=checked.excluded)
 
 
-def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:
+def _inline(conf: RunConf, folder: Path, standing: Standing, checked: Checked = UNCHECKED) -> Executor:
     from aiperf.data.opening import open_data
     from aiperf.drive.inline import InlineExecutor
     from aiperf.train.checkpoint_files import CheckpointFolder
@@ -83,7 +115,7 @@ def _inline(conf: RunConf, folder: Path, standing: Standing) -> Executor:
     )
 
 
-def on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
+def on_ray(conf: RunConf, folder: Path, standing: Standing, checked: Checked = UNCHECKED) -> Executor:
     """Workers on the Ray cluster that this process is connected to."""
     from aiperf.data.survey import held_to
     from aiperf.drive.ray.actors import WorkerPlan
@@ -108,4 +140,5 @@ def on_ray(conf: RunConf, folder: Path, standing: Standing) -> Executor:
         accelerators_per_worker=conf.accelerators_per_worker,
         only_accelerators=shape is not None and shape.accelerators > 0,
         terms=terms_of(standing.run.started),
+        gate=checked.gate,
     )

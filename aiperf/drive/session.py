@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
-from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
+from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, read
 from aiperf.planning.plan import Plan, first_event, new_folder, run_folder
 from aiperf.rules.evolve import evolve
@@ -65,10 +65,14 @@ ExecutorOf = Callable[[RunConf, Path, Standing], Executor]
 
 
 def run_session(
-    plan: Plan, executor_of: ExecutorOf, after_turn: Callable[[Driver], None], folder: Path | None = None
+    plan: Plan,
+    executor_of: ExecutorOf,
+    after_turn: Callable[[Driver], None],
+    folder: Path | None = None,
+    checks: Sequence[NodeChecked] = (),
 ) -> Path:
     """A new run, from its beginning to its end; gives its folder: a new one, or the one that was made for it. Ctrl-C once ends
-    it cleanly."""
+    it cleanly. `checks`: what preflight found, written right after the first line."""
     began = host_time()
     folder = folder or new_folder(plan.conf, began.unix)
     first = msgspec.structs.replace(
@@ -77,9 +81,12 @@ def run_session(
         boot_seconds=began.boot_seconds,
     )
     with Journal(folder / NAME) as journal:
-        journal.append([first])
+        standing = Standing.at(first)
+        for event in checks:
+            standing.take(event)
+        journal.append([first, *checks])
         already = host_time().boot_seconds - began.boot_seconds
-        _drive(plan.conf, folder, Standing.at(first), journal, executor_of, already, after_turn)
+        _drive(plan.conf, folder, standing, journal, executor_of, already, after_turn)
     return folder
 
 
@@ -141,7 +148,12 @@ def resumable(conf: RunConf) -> Resumable:
     return Resumable(folder, conf, standing, reader.reading, session)
 
 
-def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driver], None]) -> Path:
+def resume(
+    found: Resumable,
+    executor_of: ExecutorOf,
+    after_turn: Callable[[Driver], None],
+    checks: Sequence[NodeChecked] = (),
+) -> Path:
     """Goes on with a run that was killed or ended early; gives its folder.
 
     Raises:
@@ -156,8 +168,10 @@ def resume(found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driv
                 f"{resumed.rolled_back_lines} lines after line {journal.lines} are rolled back, and kept in "
                 f"'{journal.cut.kept}'; a run that was rolled back is outside the ranking"
             )
-        standing.take(resumed)
-        journal.append([resumed])
+        lines: list[AnyEvent] = [resumed, *(msgspec.structs.replace(event, at=resumed.at) for event in checks)]
+        for event in lines:
+            standing.take(event)
+        journal.append(lines)
         _drive(found.conf, found.folder, standing, journal, executor_of, resumed.at, after_turn)
     return found.folder
 

@@ -216,7 +216,14 @@ def _speed(node: Measured, name: str, nodes: Sequence[Measured], share: float) -
     own = None if reading is None else _speed_of(name, reading)
     if reading is None or own is None:
         return "", False
-    alike = [one for one in nodes if one.kind == node.kind and _good(one, name) is not None]
+    alike = [
+        one
+        for one in nodes
+        # over Gloo and over NCCL are two kinds of exchange
+        if one.kind == node.kind
+        and (theirs := _good(one, name)) is not None
+        and theirs.facts.get("over") == reading.facts.get("over")
+    ]
     speeds = [speed for one in alike if (speed := _speed_of(name, one.readings[name])) is not None]
     if len(speeds) < FEWEST:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import ray
@@ -25,10 +26,11 @@ def _described() -> System:
     return describe()
 
 
-def learn(conf: RunConf, patience_seconds: float = 0.0) -> WorkerShape:
+def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str] = ()) -> WorkerShape:
     """The shape of the workers that the nodes hold, every node asked once: the least memory, the most ranks.
 
-    Waits up to `patience_seconds` for the first node that holds a worker. Ray must have been initialised.
+    Waits up to `patience_seconds` for the first node that holds a worker. `excluded`: nodes that are to hold none, by Ray's
+    identifiers. Ray must have been initialised.
 
     Raises:
         NoWorkers: there is none, or none answers.
@@ -37,6 +39,8 @@ def learn(conf: RunConf, patience_seconds: float = 0.0) -> WorkerShape:
     there = _awaited(conf, patience_seconds)
     of_node: dict[str, Slot] = {}
     for slot in there.wanted:
+        if slot.node in excluded:
+            continue
         of_node.setdefault(slot.node, slot)
     asked = {_ask(node): slot for node, slot in of_node.items()}
     done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS)

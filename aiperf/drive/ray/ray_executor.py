@@ -15,6 +15,7 @@ from typing import Any, assert_never
 import ray
 from ray.exceptions import RayError
 
+from aiperf.drive.preflight import Gate
 from aiperf.drive.ray.actors import OpenGroup, WorkerPlan, open_ranks
 from aiperf.drive.ray.daemons import Runtime
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
@@ -61,14 +62,16 @@ class RayExecutor:
         terms: Terms | None = None,
         open_group: OpenGroup = open_ranks,
         law: StartLaw | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """`plan` is that of all workers; place and number are filled in for each. Ray must have been initialised.
 
         `only_accelerators`: nodes without are no places, since the run was planned for accelerators. `terms`: what the plan
-        asks of each worker.
+        asks of each worker. `gate`: says which nodes may hold one; none: all may.
         """
         self._making = Making(plan, proposer, space, open_group)
         self._law = law or StartLaw()
+        self._gate = gate
         self._starts = Starts(self._law, time.monotonic())
         self._next = first_worker
         self._accelerators = accelerators_per_worker
@@ -288,6 +291,9 @@ class RayExecutor:
     def _look_for_places(self, now: float) -> None:
         nodes: list[dict[str, Any]] = self._runtime.asked(ray.nodes)
         self._there = slots(nodes, self._accelerators, only_accelerators=self._only_accelerators)
+        if self._gate is not None:
+            self._there, inspected = self._gate.look(nodes, self._there)
+            self._own += inspected
         self._own += self._let_go_superseded(now)
         for address, reason in self._there.too_small.items():
             if address not in self._said_too_small:

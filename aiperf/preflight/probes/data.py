@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
-import msgspec
-
-from aiperf.data.dataset_config import DataSetConf
-from aiperf.data.survey import describe
+from aiperf.data.survey import data_fingerprint
 from aiperf.preflight.reading import Reading, Setting
 
 
@@ -22,9 +18,5 @@ class Data:
 
     def measure(self, setting: Setting) -> Reading:
         """See `reading.Probe`. Raises MissingData, DataError."""
-        return Reading(probe=self.name, unit=self.unit, facts={"fingerprint": fingerprint(setting.dataset)})
+        return Reading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
 
-
-def fingerprint(conf: DataSetConf) -> str:
-    """SHA-256 over what the set is, in numbers, as the files here say. 64 hex digits."""
-    return hashlib.sha256(msgspec.json.encode(asdict(describe(conf)), order="sorted")).hexdigest()

@@ -1,0 +1,223 @@
+"""Preflight of a Ray cluster's nodes: who is asked what, in which order. What comes of it is judged elsewhere.
+
+First each by itself, all at once; then in pairs, round by round; then all together. Whoever hangs or dies is left out from then
+on, and the rest goes on. Who looks slow is measured once more while the others rest, since nodes that share something (a test's
+do) disturb each other.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aiperf.data.dataset_config import DataSetConf
+from aiperf.drive.ray.inspector import Clock, Inspector, asked, clock_of, introduced, recall, sent_to
+from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS, judge
+from aiperf.preflight.meeting import Meeting, meeting
+from aiperf.preflight.partners import blamed, rounds
+from aiperf.preflight.preflight_config import PreflightConf
+from aiperf.preflight.probes.all_reduce import AllReduce
+from aiperf.preflight.probes.listed import full, quick
+from aiperf.preflight.reading import Measured, Probe, Reading, Setting
+from aiperf.train.trainer_config import TrainerConf
+
+Node = Mapping[str, Any]
+"""As ray.nodes() tells of it."""
+Probes = Callable[[], Sequence[Probe]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """How the nodes of a run are checked."""
+
+    conf: PreflightConf
+    dataset: DataSetConf
+    trainer: TrainerConf
+    parent: Path
+    """Of the folder that nodes meet in: the run's, or that of all runs."""
+    head: str
+    """Identifier of the driver's own node."""
+    is_full: bool
+    probes: Probes | None = None
+    """Of single nodes; none: those of `probes.listed`."""
+    clock: Clock = time.time
+    """Of the nodes, where another than theirs is to be tried."""
+
+    def of(self, nodes: Sequence[Node], partner: Node | None = None) -> list[Measured]:
+        """What is measured of these nodes. `partner`: a node that was checked before, with whom those that join late exchange.
+        It may be training: the exchange takes its network, and memory of its host."""
+        with meeting(self.parent) as place:
+            setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer)
+            there = [
+                sent_to(node, setting, self.clock, is_head=node["NodeID"] == self.head, takes_accelerators=True)
+                for node in nodes
+            ]
+            beside = (
+                []
+                if partner is None
+                else [sent_to(partner, setting, self.clock, is_head=True, takes_accelerators=False)]
+            )
+            try:
+                return _Work(self, there, place).carried_out(beside)
+            finally:
+                recall([*there, *beside])
+
+
+class _Work:
+    """One inspection under way."""
+
+    def __init__(self, how: Inspection, there: Sequence[Inspector], place: Meeting) -> None:
+        self._how = how
+        self._conf = how.conf
+        self._there = there
+        self._place = place
+        self._readings: dict[str, dict[str, Reading]] = {one.node: {} for one in there}
+
+    def carried_out(self, beside: Sequence[Inspector]) -> list[Measured]:
+        for node, reading in introduced([*self._there, *beside], self._conf.seconds).items():
+            if node in self._readings:
+                self._readings[node][reading.probe] = reading
+        for one in self._live():
+            reading = clock_of(one, time.time, self._conf.seconds)
+            self._readings[one.node][reading.probe] = reading
+        for probe in (self._how.probes or (full if self._how.is_full else quick))():
+            self._keep(asked({one.node: probe for one in self._live()}, self._there, self._conf.seconds))
+        if self._how.is_full:
+            if beside:
+                for one in self._meeting():
+                    self._exchange([[one, beside[0]]])
+            else:
+                self._in_pairs()
+                self._together()
+            self._once_more()
+        return [one.measured(self._readings[one.node]) for one in self._there]
+
+    def _live(self) -> list[Inspector]:
+        return [one for one in self._there if not one.is_silent]
+
+    def _meeting(self) -> list[Inspector]:
+        """Those that can meet others: they see the folder."""
+        return [
+            one
+            for one in self._live()
+            if (space := self._readings[one.node].get("space")) is not None and space.facts.get("is_shared")
+        ]
+
+    def _exchanging(self) -> list[Inspector]:
+        """Those that train, as far as can be told: where there are accelerators, the nodes that have some."""
+        able = self._meeting()
+        return [one for one in able if one.accelerators] or able
+
+    def _keep(self, told: Mapping[str, Reading]) -> None:
+        for node, reading in told.items():
+            if node in self._readings:
+                self._readings[node][reading.probe] = reading
+
+    def _in_pairs(self) -> None:
+        able = self._exchanging()
+        for each in rounds(len(able)):
+            self._exchange([[able[a], able[b]] for a, b in each if self._may(able[a]) and self._may(able[b])])
+        self._blame(able)
+
+    def _may(self, one: Inspector) -> bool:
+        """Who has failed with two partners and exchanged with none would only cost the others their time."""
+        reading = self._readings[one.node].get(PAIRS)
+        return not one.is_silent and (reading is None or bool(reading.series) or len(reading.facts[FAILED_WITH]) < 2)
+
+    def _exchange(self, groups: Sequence[Sequence[Inspector]]) -> None:
+        """Pairs, all at once; what came of them is added to each end's reading."""
+        for group, told in zip(groups, self._reduced(groups), strict=True):
+            for one, other in (group, group[::-1]):
+                if one.node in self._readings:
+                    before = self._readings[one.node].get(PAIRS) or Reading(
+                        probe=PAIRS, unit="B/s", facts={FAILED_WITH: {}}
+                    )
+                    self._readings[one.node][PAIRS] = _added(before, other.address, told[one.node])
+
+    def _reduced(self, groups: Sequence[Sequence[Inspector]]) -> list[dict[str, Reading]]:
+        """An all-reduce in each group; readings by node."""
+        limit = self._conf.seconds
+        probes: dict[str, Probe] = {}
+        for group in groups:
+            name, on_host = f"meeting-{secrets.token_hex(8)}", any(not one.accelerators for one in group)
+            for rank, one in enumerate(group):
+                # they give up on each other before they are given up
+                probes[one.node] = AllReduce(rank, len(group), name, limit / 2, on_host)
+        told = asked(probes, [one for group in groups for one in group], limit)
+        return [{one.node: told[one.node] for one in group} for group in groups]
+
+    def _blame(self, able: Sequence[Inspector]) -> None:
+        """Takes failed exchanges off those whose fault they are not."""
+        index = {one.address: number for number, one in enumerate(able)}
+        done: list[tuple[int, int]] = []
+        broken: list[tuple[int, int]] = []
+        for number, one in enumerate(able):
+            reading = self._readings[one.node].get(PAIRS)
+            if reading is not None:
+                failed_with = reading.facts[FAILED_WITH]
+                broken += [(number, index[address]) for address in failed_with if number < index[address]]
+                done += [(number, index[address]) for address in reading.facts["with"] if address not in failed_with]
+        whose = blamed(len(able), done, broken)
+        for number, one in enumerate(able):
+            reading = self._readings[one.node].get(PAIRS)
+            if reading is not None and reading.facts[FAILED_WITH]:
+                theirs = {able[partner].address for partner in whose.get(number, [])}
+                kept = {address: why for address, why in reading.facts[FAILED_WITH].items() if address in theirs}
+                facts = reading.facts | {FAILED_WITH: kept}
+                self._readings[one.node][PAIRS] = msgspec.structs.replace(reading, facts=facts)
+
+    def _together(self) -> None:
+        able = [
+            one for one in self._exchanging() if not self._readings[one.node].get(PAIRS, _NONE).facts.get(FAILED_WITH)
+        ]
+        if len(able) > 1:
+            (told,) = self._reduced([able])
+            self._keep({node: msgspec.structs.replace(reading, probe=ALL) for node, reading in told.items()})
+
+    def _once_more(self) -> None:
+        """Those that look slow, one after the other: all of what was measured is kept."""
+        measured = [one.measured(self._readings[one.node]) for one in self._there]
+        verdicts = judge(measured, self._conf)
+        again = {probe.name: probe for probe in (self._how.probes or full)()}
+        able = self._exchanging()
+        for one in self._live():
+            for name in verdicts[one.node].slow:
+                before = self._readings[one.node][name]
+                if name == PAIRS:
+                    partner = next((each for each in able if each is not one and not verdicts[each.node].faults), None)
+                    if partner is not None and self._may(one):
+                        self._exchange([[one, partner]])
+                else:
+                    told = asked({one.node: again[name]}, [one], self._conf.seconds)[one.node]
+                    self._readings[one.node][name] = _joined(before, told)
+
+
+_NONE = Reading(probe=PAIRS, unit="")
+
+
+def _added(before: Reading, partner: str, told: Reading) -> Reading:
+    """A pair's exchange in the reading of one of its ends: by partner and size, as 'ADDRESS, 1048576 B'."""
+    facts = before.facts | {"with": sorted({*before.facts.get("with", []), partner})}
+    if told.failed is not None:
+        facts |= {FAILED_WITH: before.facts[FAILED_WITH] | {partner: told.failed}}
+        return msgspec.structs.replace(before, facts=facts, seconds=before.seconds + told.seconds)
+    series = {f"{partner}, {size} B": values for size, values in told.series.items()}
+    merged = {
+        name: [*before.series.get(name, []), *series.get(name, [])] for name in before.series.keys() | series.keys()
+    }
+    facts |= {name: told.facts[name] for name in ("over", "interface")}
+    return msgspec.structs.replace(before, series=merged, facts=facts, seconds=before.seconds + told.seconds)
+
+
+def _joined(before: Reading, more: Reading) -> Reading:
+    """Two measurements of one thing; one that failed the second time has failed."""
+    if more.failed is not None:
+        return msgspec.structs.replace(before, failed=more.failed)
+    series = {name: [*before.series.get(name, []), *more.series[name]] for name in more.series}
+    return msgspec.structs.replace(before, series=series, seconds=before.seconds + more.seconds)

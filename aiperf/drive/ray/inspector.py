@@ -1,0 +1,176 @@
+"""One node as preflight asks it: an actor there, which holds the process that carries probes out; and the clock's round trips.
+
+Every answer is waited for within a limit: a node that hangs is a reading that failed, which names what was asked.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from aiperf.drive.ray.ray_worker import last_line
+from aiperf.preflight import clock
+from aiperf.preflight.clock import RoundTrip
+from aiperf.preflight.prober import Prober
+from aiperf.preflight.reading import Measured, Probe, Reading, Setting, failed
+from aiperf.system.describe import describe
+
+GRACE_SECONDS = 15.0
+"""A node may answer so long after the limit that it holds its own probe to."""
+CLOCK_SECONDS = 5.0
+"""For one round trip; the limit of all is that of a probe."""
+START = "start"
+"""The reading of a node on which preflight could not begin."""
+
+Clock = Callable[[], float]
+"""time.time, or a function of a module that stands in for a clock that is wrong."""
+
+
+@ray.remote(num_cpus=0)
+class _Actor:
+    def __init__(self, setting: Setting, now: Clock) -> None:
+        setting = replace(setting, temporary=Path(tempfile.gettempdir()))
+        self._prober = Prober(setting)
+        self._setting = setting
+        self._now = now
+
+    def who(self) -> tuple[str, str]:
+        """The host's name, and what kind of node it is."""
+        system = describe()
+        models = ", ".join(sorted({device.model or "?" for device in system.accelerators}))
+        accelerators = (
+            f"; {self._setting.accelerators} × {models or 'accelerator'}" if self._setting.accelerators else ""
+        )
+        return socket.gethostname(), f"{self._setting.processors} × {system.cpu_model or 'processor'}{accelerators}"
+
+    def clock(self) -> tuple[float, float]:
+        """When this was asked and when it was answered."""
+        received = self._now()
+        return received, self._now()
+
+    def measure(self, probe: Probe, seconds: float) -> Reading:
+        return self._prober.measure(probe, seconds)
+
+    def close(self) -> None:
+        self._prober.close()
+
+
+@dataclass(slots=True)
+class Inspector:
+    """A node that is being checked."""
+
+    node: str
+    address: str
+    accelerators: int
+    is_head: bool
+    actor: Any
+    host: str = ""
+    kind: str = ""
+    is_silent: bool = False
+    """It has not answered in time, or its actor is gone: it is asked no more."""
+
+    def measured(self, readings: Mapping[str, Reading]) -> Measured:
+        """What came of it."""
+        return Measured(
+            node=self.node,
+            address=self.address,
+            host=self.host or self.address,
+            kind=self.kind,
+            is_head=self.is_head,
+            readings=dict(readings),
+        )
+
+
+def sent_to(
+    node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool, takes_accelerators: bool
+) -> Inspector:
+    """Asks Ray for an actor on a node; returns at once."""
+    identifier, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
+    accelerators = int(node["Resources"].get("GPU", 0)) if takes_accelerators else 0
+    processors = max(1, int(node["Resources"].get("CPU", 0)))
+    its = replace(setting, address=address, accelerators=accelerators, processors=processors)
+    actor = _Actor.options(  # type: ignore[attr-defined]
+        num_gpus=accelerators, scheduling_strategy=NodeAffinitySchedulingStrategy(identifier, soft=False)
+    ).remote(its, now)
+    return Inspector(identifier, address, accelerators, is_head, actor)
+
+
+def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Reading]:
+    """Waits until all have said who they are; failed readings of those that have not, by node."""
+    calls = {one.actor.who.remote(): one for one in inspectors}
+    done, late = ray.wait(list(calls), num_returns=len(calls), timeout=seconds + GRACE_SECONDS)
+    missing: dict[str, Reading] = {}
+    for call in done:
+        one = calls[call]
+        try:
+            one.host, one.kind = ray.get(call)
+        except RayError as error:
+            one.is_silent = True
+            missing[one.node] = Reading(probe=START, unit="", failed=last_line(error))
+    for call in late:
+        one = calls[call]
+        one.is_silent = True
+        what = f"its {one.accelerators} accelerators were not free, or " if one.accelerators else ""
+        why = f"no process of preflight ran on {one.address} after {seconds + GRACE_SECONDS:g} s: {what}the node hangs"
+        missing[one.node] = Reading(probe=START, unit="", failed=why)
+    return missing
+
+
+def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float) -> dict[str, Reading]:
+    """What nodes say to a probe each, all at once; every node that was asked has a reading."""
+    there = [one for one in inspectors if not one.is_silent and one.node in probes]
+    calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in there}
+    if not calls:
+        return {}
+    done, late = ray.wait(list(calls), num_returns=len(calls), timeout=seconds + GRACE_SECONDS)
+    told: dict[str, Reading] = {}
+    for call in done:
+        one = calls[call]
+        try:
+            told[one.node] = ray.get(call)
+        except RayError as error:
+            one.is_silent = True
+            told[one.node] = failed(probes[one.node], f"{one.address} was lost meanwhile: {last_line(error)}")
+    for call in late:
+        one = calls[call]
+        one.is_silent = True
+        why = f"no answer from {one.address} in {seconds + GRACE_SECONDS:g} s: the node hangs, or cannot be reached"
+        told[one.node] = failed(probes[one.node], why, seconds + GRACE_SECONDS)
+    return told
+
+
+def clock_of(inspector: Inspector, now: Clock, seconds: float) -> Reading:
+    """Round trips to one node, one after the other; `now` is the head's clock."""
+    trips: list[RoundTrip] = []
+    deadline = time.monotonic() + seconds
+    try:
+        while len(trips) < clock.ROUND_TRIPS and time.monotonic() < deadline:
+            asking = now()
+            received, answered = ray.get(inspector.actor.clock.remote(), timeout=CLOCK_SECONDS)
+            trips.append(RoundTrip(asking, received, answered, now()))
+    except GetTimeoutError:
+        inspector.is_silent = True
+        why = f"no answer from {inspector.address} in {CLOCK_SECONDS:g} s: the node hangs, or cannot be reached"
+        return Reading(probe=clock.NAME, unit=clock.UNIT, failed=why)
+    except RayError as error:
+        inspector.is_silent = True
+        return Reading(probe=clock.NAME, unit=clock.UNIT, failed=last_line(error))
+    return clock.reading(trips)
+
+
+def recall(inspectors: Sequence[Inspector]) -> None:
+    """Ends them, those that hang too."""
+    with suppress(RayError):
+        ray.wait([one.actor.close.remote() for one in inspectors if not one.is_silent] or [ray.put(None)], timeout=5.0)
+    for one in inspectors:
+        ray.kill(one.actor)

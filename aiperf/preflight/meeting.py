@@ -1,0 +1,34 @@
+"""The folder that all nodes are to see while they are checked: it holds the driver's mark, and the files that ranks meet in."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.preflight.reading import MARK
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A folder, and what the driver wrote to its file MARK."""
+
+    folder: Path
+    mark: str
+
+
+@contextmanager
+def meeting(parent: Path) -> Iterator[Meeting]:
+    """One in `parent`, which is made where it is missing; it goes with the context."""
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".preflight-", dir=parent.resolve()))
+    try:
+        mark = secrets.token_hex(16)
+        (folder / MARK).write_text(mark)
+        yield Meeting(folder, mark)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,112 @@
+"""Preflight of real Ray nodes: whoever dies, hangs, or is wrong is named, and the rest goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from aiperf.data.dataset_config import DigitsConf
+from aiperf.drive.ray import inspector
+from aiperf.drive.ray.gate import Gate, checked_by
+from aiperf.drive.ray.inspection import Inspection
+from aiperf.drive.ray.slots import slots
+from aiperf.errors import NoWorkers
+from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS
+from aiperf.preflight.preflight_config import PreflightConf
+from aiperf.train.trainer_config import TrainerConf
+from tests.drive.clusters import SmallCluster, small_cluster
+from tests.preflight import planted
+
+PATIENCE = 300.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SmallCluster]:
+    """A head at 127.0.0.10; hosts are added from 127.0.0.11 on, as `planted` names them."""
+    with small_cluster() as made:
+        yield made
+
+
+def nodes() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def inspection(folder: Path, probes: Callable[[], Any], *, is_full: bool, seconds: float = 120.0) -> Inspection:
+    conf = PreflightConf(seconds=seconds, free_bytes=0)
+    head = ray.get_runtime_context().get_node_id()
+    return Inspection(conf, DigitsConf(), TrainerConf(), folder, head, is_full, probes, planted.clock)
+
+
+def test_who_dies_and_whose_clock_is_wrong_is_named_and_one_that_joins_later_is_checked_first(
+    cluster: SmallCluster, tmp_path: Path
+) -> None:
+    dies, well, fast = cluster.add(), cluster.add(), cluster.add()
+    how = inspection(tmp_path, planted.without_hangs, is_full=False)
+
+    checked = checked_by(how.of, nodes(), how.conf, None)
+
+    assert checked.excluded == {dies, fast}
+    told = {event.address: event for event in checked.events}
+    assert told[planted.DIES].faults == ["planted: its process was ended by SIGKILL"]
+    (fault,) = told[planted.IS_FAST].faults
+    assert "s ahead of the head's" in fault
+    offset, error = told[planted.IS_FAST].clock_offset_seconds, told[planted.IS_FAST].clock_error_seconds
+    assert offset is not None and error is not None
+    assert abs(offset - planted.AHEAD_SECONDS) <= error
+    assert len(told[planted.IS_FAST].readings["clock"]["series"]["offset"]) == 8, "all round trips are kept"
+    assert told[cluster.address(well)].faults == []
+    assert not list(tmp_path.iterdir()), "the folder that they met in is gone"
+
+    assert isinstance(checked.gate, Gate)
+    other, late = cluster.add(), cluster.add()
+    there, said = checked.gate.look(nodes(), slots(nodes(), None))
+    assert {slot.node for slot in there.wanted} == {well}, "those that joined are no places yet"
+    deadline = time.monotonic() + PATIENCE
+    while not said:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+        there, said = checked.gate.look(nodes(), slots(nodes(), None))
+    assert {word.address: word.excluded for word in said} == {planted.OTHER: True, cluster.address(late): False}
+    assert {slot.node for slot in there.wanted} == {well, late}
+    assert other not in {slot.node for slot in checked.gate.look(nodes(), slots(nodes(), None))[0].wanted}
+
+
+def test_a_run_is_refused_where_nobody_is_left_or_nobody_may_be_excluded(cluster: SmallCluster, tmp_path: Path) -> None:
+    how = inspection(tmp_path, planted.without_hangs, is_full=False)
+    bad = [node for node in nodes() if node["NodeManagerAddress"] in ("127.0.0.10", planted.DIES)]
+
+    with pytest.raises(NoWorkers, match="preflight excludes all 1 nodes that could hold one.*ended by SIGKILL"):
+        checked_by(how.of, bad, how.conf, None)
+    with pytest.raises(NoWorkers, match="with preflight.broken=stop no run begins"):
+        checked_by(how.of, nodes(), PreflightConf(broken="stop"), None)
+    kept = checked_by(how.of, bad, PreflightConf(broken="keep"), None)
+    assert not kept.excluded
+    assert [bool(event.faults) for event in kept.events] == [event.address == planted.DIES for event in kept.events]
+
+
+@pytest.mark.slow
+def test_a_node_that_hangs_is_named_and_the_others_exchange_in_pairs_and_together(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspector, "GRACE_SECONDS", 5.0)
+    how = inspection(tmp_path, planted.with_hangs, is_full=True, seconds=90.0)
+
+    measured = {one.address: one for one in how.of(nodes())}
+
+    hung = measured[planted.HANGS].readings["planted"].failed
+    assert hung == f"no answer from {planted.HANGS} in 95 s: the node hangs, or cannot be reached"
+    others = {address: one for address, one in measured.items() if address != planted.HANGS}
+    for address, one in others.items():
+        pairs = one.readings[PAIRS]
+        assert pairs.facts["with"] == sorted(others.keys() - {address})
+        assert pairs.facts[FAILED_WITH] == {}
+        assert pairs.facts["over"] == "gloo"
+        assert all(len(values) == 5 and min(values) > 0 for values in pairs.series.values())
+        assert len(one.readings[ALL].series["33554432"]) == 5
+        assert one.readings[ALL].facts["ranks"] == len(others)
+    assert PAIRS not in measured[planted.HANGS].readings

@@ -1,0 +1,58 @@
+"""Probes and clocks that are wrong on purpose, on some nodes alone. They lie in a module, since they travel by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import ray
+
+from aiperf.preflight.probes.disk import Space
+from aiperf.preflight.reading import Probe, Reading, Setting
+
+DIES, HANGS, IS_FAST, OTHER = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
+AHEAD_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Planted:
+    """On DIES its process is killed; on HANGS, where it may, the actor that holds it is stopped."""
+
+    may_hang: bool
+    name: ClassVar[str] = "planted"
+    unit: ClassVar[str] = "count"
+
+    def measure(self, setting: Setting) -> Reading:
+        if setting.address == DIES:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if setting.address == HANGS and self.may_hang:
+            os.kill(os.getppid(), signal.SIGSTOP)
+        return Reading(probe=self.name, unit=self.unit, series={"one": [1.0]})
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Another one on OTHER."""
+
+    name: ClassVar[str] = "data"
+    unit: ClassVar[str] = "text"
+
+    def measure(self, setting: Setting) -> Reading:
+        told = "0" if setting.address == OTHER else "f"
+        return Reading(probe=self.name, unit=self.unit, facts={"fingerprint": told * 64})
+
+
+def without_hangs() -> tuple[Probe, ...]:
+    return (Space(), Fingerprint(), Planted(may_hang=False))
+
+
+def with_hangs() -> tuple[Probe, ...]:
+    return (Space(), Fingerprint(), Planted(may_hang=True))
+
+
+def clock() -> float:
+    """Of a node; that of IS_FAST is ahead."""
+    return time.time() + (AHEAD_SECONDS if ray.util.get_node_ip_address() == IS_FAST else 0.0)

@@ -80,9 +80,9 @@ def test_a_run_is_refused_where_nobody_is_left_or_nobody_may_be_excluded(cluster
     how = inspection(tmp_path, planted.without_hangs, is_full=False)
     bad = [node for node in nodes() if node["NodeManagerAddress"] in ("127.0.0.10", planted.DIES)]
 
-    with pytest.raises(NoWorkers, match="preflight excludes all 1 nodes that could hold one.*ended by SIGKILL"):
+    with pytest.raises(NoWorkers, match=r"preflight excludes all 1 nodes that could hold one.*ended by SIGKILL"):
         checked_by(how.of, bad, how.conf, None)
-    with pytest.raises(NoWorkers, match="with preflight.broken=stop no run begins"):
+    with pytest.raises(NoWorkers, match=r"with preflight\.broken=stop no run begins"):
         checked_by(how.of, nodes(), PreflightConf(broken="stop"), None)
     kept = checked_by(how.of, bad, PreflightConf(broken="keep"), None)
     assert not kept.excluded

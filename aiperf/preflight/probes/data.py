@@ -19,4 +19,3 @@ class Data:
     def measure(self, setting: Setting) -> Reading:
         """See `reading.Probe`. Raises MissingData, DataError."""
         return Reading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
-

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aiperf.accounting.availability import Availability
 from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.ranking.breaches import Breach
@@ -268,6 +269,8 @@ class Report:
     error_points: int
     """Before thinning."""
     time_breakdown: TimeBreakdown
+    availability: Availability
+    """Accelerators over time; its adjusted figure is no score."""
     utilisation: Utilisation
     proposals: Proposals
     trials: tuple[TrialFacts, ...]

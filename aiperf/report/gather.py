@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from aiperf.accounting.availability import availability
 from aiperf.accounting.score import Score, curve, score, window
 from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.trial_record import TrialRecord
@@ -68,6 +69,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         errors=_errors(run),
         error_points=len(run.error),
         time_breakdown=time_breakdown(work_log, inside),
+        availability=availability(work_log, inside, end, result.flops_per_second),
         utilisation=used,
         proposals=_proposals(run),
         trials=_trials(run),

@@ -148,6 +148,23 @@ def trials(report: Report) -> Table:
     return Table("trials", caption, columns, tuple(_trial(trial) for trial in shown), True, footnote)
 
 
+def availability(report: Report) -> Table:
+    """How much of the planned accelerator time was there, and what the score would be had it been all."""
+    there = report.availability
+    of = "by the configuration" if there.is_declared else "the most that were there at once: no number was declared"
+    rows = [
+        ("planned accelerators", units.count(there.planned), of),
+        (
+            "available",
+            words.share(there.share),
+            "of their time in the valid window; a driver that is down counts as gone",
+        ),
+        ("adjusted for it", words.adjusted(report), "score ÷ that share: no score, and never ranked"),
+    ]
+    columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
+    return Table("availability", "Availability", columns, tuple(_row(*row) for row in rows))
+
+
 def _trial(trial: TrialFacts) -> tuple[Cell, ...]:
     operations = trial.forward_flops + trial.backward_flops
     change = words.morphs(trial.morphs) or ("the starting graph" if trial.parent is None else "none")

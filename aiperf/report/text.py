@@ -11,6 +11,8 @@ from aiperf.report import words
 from aiperf.report.facts import Report
 
 MOST_DOUBTS = 6
+FULL = 0.995
+"""With so much of the planned accelerator time there, nothing is said of it."""
 
 
 def closing_lines(report: Report, page: Path | None = None) -> tuple[str, ...]:
@@ -35,6 +37,8 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     )
     if score.flops_per_second is not None and score.flops_per_second_interval is None:
         yield f"  {between}"
+    if (report.availability.share or 1.0) < FULL:
+        yield f"  {words.availability_meaning(report).removesuffix('.')}"
     if score.wasted_flops:
         yield f"  wasted {units.operations(score.wasted_flops)}: done again after a loss, and in no score"
     for doubt in report.doubts[:MOST_DOUBTS]:

@@ -69,6 +69,24 @@ def busy(report: Report) -> str:
     return f"{text}, of it communication {share(communication)}" if communication else text
 
 
+def adjusted(report: Report) -> str:
+    """The score had all planned accelerators been there all the time, or why it is not told."""
+    value = report.availability.adjusted_flops_per_second
+    return "no valid window" if value is None else units.flops_per_second(value)
+
+
+def availability_meaning(report: Report) -> str:
+    """`83 % of the time of 16 planned accelerators was there; adjusted for it 12.3 GFLOPS, which is no score`."""
+    there = report.availability
+    if there.share is None:
+        return "There is no valid window, or no accelerator in it."
+    planned = f"{units.count(there.planned)} {'planned ' if there.is_declared else ''}accelerators"
+    text = f"{share(there.share)} of the time of {planned} was there"
+    if there.adjusted_flops_per_second is None:
+        return f"{text}."
+    return f"{text}; adjusted for it {adjusted(report)}, which is no score."
+
+
 def seconds(value: float | None) -> str:
     """A duration, or that it was not measured."""
     return units.NOT_MEASURED if value is None else units.duration(value)

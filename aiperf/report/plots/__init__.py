@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture
+from aiperf.report.plots.accelerators import accelerators_over_time
 from aiperf.report.plots.devices import devices_over_time
 from aiperf.report.plots.progress import error_over_time, score_over_time
 from aiperf.report.plots.search import accuracy_against_operations, tree_of_architectures
@@ -16,6 +17,7 @@ def all_pictures(report: Report) -> tuple[Picture, ...]:
         score_over_time(report),
         error_over_time(report),
         workers_over_time(report),
+        accelerators_over_time(report),
         devices_over_time(report),
         accuracy_against_operations(report),
         tree_of_architectures(report),

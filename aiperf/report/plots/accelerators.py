@@ -1,0 +1,44 @@
+"""How many accelerators were there, over time."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from aiperf.report import words
+from aiperf.report.facts import Report
+from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
+from aiperf.report.palette import BLUE, INK, VERMILION
+from aiperf.units import count
+
+
+def accelerators_over_time(report: Report) -> Picture:
+    """A line of steps: up when a worker joins, down when one is gone."""
+    name, title, there = "accelerators", "Accelerators over time", report.availability
+    if not report.workers:
+        return Picture(name, title, "", "", None, None, "No worker has joined yet.")
+    warmup, end = report.run.warmup_seconds, report.run.end
+    planned = "planned" if there.is_declared else "the most at once"
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        divisor = on_time_axis(axes, end)
+        at = [moment / divisor for moment, _ in there.steps]
+        counts = [accelerators for _, accelerators in there.steps]
+        axes.step(at, counts, where="post", color=BLUE.light)
+        axes.fill_between(at, counts, step="post", color=BLUE.light, alpha=0.15, linewidth=0)
+        axes.axhline(there.planned, color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)))
+        handles = [
+            Line2D([], [], color=BLUE.light, label="there"),
+            Line2D([], [], color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)), label=planned),
+        ]
+        if 0 < warmup < end:
+            axes.axvline(warmup / divisor, color=INK.light, linewidth=1, linestyle=(0, (2, 2)))
+            handles.append(Line2D([], [], color=INK.light, linestyle=(0, (2, 2)), linewidth=1, label="warm-up ends"))
+        axes.set_ylim(0, there.planned * 1.08)
+        axes.set_ylabel("accelerators")
+        legend_above(axes, handles)
+
+    svg, png = drawn(draw, name, 2.6)
+    described = f"Accelerators over time, {count(there.planned)} {planned}; available {words.share(there.share)}."
+    return Picture(name, title, words.availability_meaning(report), described, svg, png)

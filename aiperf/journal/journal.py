@@ -14,7 +14,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -31,6 +31,7 @@ from aiperf.errors import (
 )
 from aiperf.journal.events import SCHEMA, SCHEMAS_READ, AnyEvent, RunResumed, RunStarted
 from aiperf.journal.lawful import Unlawful
+from aiperf.journal.lease import NO_LOCKS, Lease, refuse_if_leased
 from aiperf.journal.validator import Validator
 
 NAME = "journal.jsonl"
@@ -205,19 +206,19 @@ class Journal:
 
         Raises:
             JournalInUse: another driver holds it.
-            JournalNotLocked: its file system keeps no locks.
+            JournalNotLocked: it can be kept by neither lock nor lease.
         """
         self.path = path
         self._absolute = path.absolute()
         self._is_durable = durable
         self._file: IO[bytes] = path.open("xb+" if reading is None else "r+b", buffering=0)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            self._lease = self._locked()
+        except BaseException:
             self._file.close()
             if reading is None:
                 path.unlink()  # nothing stands in it, and nobody else could have made it
-            raise _unlocked(path, error) from error
+            raise
         after = reading or Reading(0, 0, _ORIGIN, b"")
         self.lines = after.lines
         self._end = after.end
@@ -225,6 +226,25 @@ class Journal:
         self.cut = None if reading is None else self._keep_what_follows()
         self._size = os.fstat(self._file.fileno()).st_size
         """As this driver left it: nobody else changes it."""
+
+    def _locked(self) -> Lease | None:
+        """Keeps a second driver out, by the kernel's lock; where the file system keeps none, by a lease."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise _unlocked(self.path, error) from error
+        else:
+            refuse_if_leased(self._absolute)
+            return None
+        try:
+            return Lease.taken(self._absolute)
+        except OSError as error:
+            raise JournalNotLocked(
+                f"a lock on the journal keeps a second driver out; the file system of '{self.path}' keeps none, and would not "
+                f"take a lease beside it either ({error.strerror}). Have it mounted with locks (Lustre: -o flock; NFS: without "
+                "nolock, its lock service running), or take a folder on another file system: runs=FOLDER"
+            ) from error
 
     def _keep_what_follows(self) -> Cut | None:
         self._file.seek(self._end)
@@ -282,6 +302,13 @@ class Journal:
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
         """A driver whose file was removed, replaced or cut would work on for hours, for nothing."""
+        if self._lease is not None:
+            try:
+                other = self._lease.overtaken_by()
+            except OSError as error:
+                raise self._not_written(error) from error
+            if other is not None:
+                raise self._taken_away(f"was taken over by {other}", written, is_whole=False)
         mine = os.fstat(self._file.fileno())
         try:
             there = self._absolute.stat()
@@ -318,6 +345,9 @@ class Journal:
 
     def close(self) -> None:
         """Lets another driver write it."""
+        if self._lease is not None:
+            with suppress(OSError):  # then the next driver waits until it is over
+                self._lease.end()
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -327,19 +357,12 @@ class Journal:
         self.close()
 
 
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
     if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
         return JournalInUse(f"one driver writes a journal; '{path}' is being written by another. End that run first")
-    if error.errno in _NO_LOCKS:
-        return JournalNotLocked(
-            f"a lock on the journal keeps a second driver out; the file system of '{path}' keeps no locks ({error.strerror}). "
-            "Have it mounted with them (Lustre: -o flock; NFS: without nolock, its lock service running), or take a folder on "
-            "another file system: runs=FOLDER"
-        )
     return JournalNotLocked(
         f"a lock on the journal keeps a second driver out; '{path}' could not be locked ({error.strerror}). "
         "Fix that, or take a folder on another file system: runs=FOLDER"

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from aiperf.journal.lease import NO_LOCKS
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -32,13 +34,18 @@ class Kind:
 def shared_ceiling(folder: Path, kind: Kind, measure: Callable[[], int]) -> int:
     """The ceiling of this kind, in images a rank: from the folder, else measured and left there.
 
-    Groups that start together wait for the one that measures (flock, which the kernel lets go of when its holder dies).
+    Groups that start together wait for the one that measures (flock, which the kernel lets go of when its holder dies). Where
+    the folder's file system keeps no locks each measures for itself, and the last one's stands for those that come later.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = blake2b("\n".join(asdict(kind).values()).encode(), digest_size=8).hexdigest()
     file = folder / f"{name}.json"
     with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
         if file.exists():
             return int(json.loads(file.read_text())["batch_size"])
         found = measure()

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.drive.session import resumption
-from aiperf.errors import JournalNotWritten, JournalTakenAway
+from aiperf.errors import JournalInUse, JournalNotWritten, JournalTakenAway
 from aiperf.journal.events import RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.rules.replay import state_after
@@ -114,6 +116,47 @@ def test_a_torn_line_is_dropped_without_being_called_a_rollback(tmp_path: Path) 
 # --- its lock
 
 
+def driver(path: Path, no_locks: Path, number: int) -> subprocess.Popen[str]:
+    """Another process that writes a journal on a file system without locks until its input ends; says how it fared."""
+    script = """
+import sys
+from pathlib import Path
+from aiperf.errors import AiperfError
+from aiperf.journal import lease
+from aiperf.journal.journal import Journal, read
+from tests.journal.test_journal_held import RUN
+lease.LEASE_SECONDS, lease.RENEW_SECONDS = 10.0, 0.5
+path = Path(sys.argv[1])
+is_new = not path.exists()
+reader = None if is_new else read(path)
+try:
+    if reader is not None:
+        list(reader)
+    with Journal(path, None if reader is None else reader.reading) as journal:
+        if is_new:
+            journal.append(RUN)
+        print("writes it", flush=True)
+        for line in sys.stdin:
+            journal.append([RUN[-1]])
+except AiperfError as error:
+    print(type(error).__name__, error, flush=True)
+"""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, path],
+        env=os.environ | {"LD_PRELOAD": str(no_locks), "AIPERF_FLOCK_ERRNO": str(number)},
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said_by(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
 @pytest.fixture(scope="module")
 def no_locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that stands in for a file system without locks."""
@@ -123,41 +166,87 @@ def no_locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EIO])
-@pytest.mark.parametrize("is_new", [True, False], ids=["new", "taken up"])
-def test_a_file_system_without_locks_is_no_other_driver(
-    tmp_path: Path, no_locks: Path, number: int, is_new: bool
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
+def test_whatever_a_mount_without_locks_answers_its_journal_is_leased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    path = tmp_path / NAME if is_new else written(tmp_path)
-    script = """
-import sys
-from pathlib import Path
-from aiperf.errors import AiperfError
-from aiperf.journal.journal import Journal, Reading, read
-path = Path(sys.argv[1])
-try:
-    if path.exists():
-        reader = read(path)
-        list(reader)
-        Journal(path, reader.reading)
-    else:
-        Journal(path)
-except AiperfError as error:
-    print(type(error).__name__, error)
-"""
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
 
-    said = subprocess.run(
-        [sys.executable, "-c", script, path],
-        env=os.environ | {"LD_PRELOAD": str(no_locks), "AIPERF_FLOCK_ERRNO": str(number)},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    monkeypatch.setattr("fcntl.flock", flock)
+    path = written(tmp_path)
+
+    with taken_up(path):
+        assert (tmp_path / f"{NAME}.lease-2").exists()
+
+
+def test_where_a_file_system_keeps_no_locks_a_lease_keeps_the_second_driver_out_until_the_first_is_gone(
+    tmp_path: Path, no_locks: Path
+) -> None:
+    path, number = tmp_path / NAME, errno.ENOLCK
+    first = driver(path, no_locks, number)
+    assert said_by(first) == "writes it\n"
+
+    refused = driver(path, no_locks, number).communicate()[0]
+    assert refused.startswith("JournalInUse ") and f"process {first.pid} on {socket.gethostname()}" in refused
+
+    first.kill()
+    first.communicate()
+    second = driver(path, no_locks, number)
+    assert said_by(second) == "writes it\n", "nobody has renewed it meanwhile"
+    _, complaints = second.communicate()
+
+    assert f"is leased to process {first.pid}" in complaints
+    assert list(read(path)) == RUN
+
+
+def test_a_journal_whose_lease_was_given_back_is_taken_without_waiting(tmp_path: Path, no_locks: Path) -> None:
+    path = tmp_path / NAME
+    for _ in range(2):
+        said, complaints = driver(path, no_locks, errno.ENOLCK).communicate()
+        assert (said, complaints) == ("writes it\n", "")
+
+    assert [file.name for file in tmp_path.iterdir() if file.name != NAME] == [f"{NAME}.lease-2"]
+
+
+def test_a_driver_that_was_stopped_for_longer_than_its_lease_writes_nothing_any_more(
+    tmp_path: Path, no_locks: Path
+) -> None:
+    path = tmp_path / NAME
+    first = driver(path, no_locks, errno.ENOLCK)
+    assert said_by(first) == "writes it\n"
+    first.send_signal(signal.SIGSTOP)
+    second = driver(path, no_locks, errno.ENOLCK)
+    assert said_by(second) == "writes it\n"
+
+    first.send_signal(signal.SIGCONT)
+    said, _ = first.communicate("\n")
+
+    assert said.startswith("JournalTakenAway ") and f"taken over by process {second.pid}" in said
+    assert list(read(path)) == RUN
+    second.communicate()
+
+
+def test_a_host_that_can_lock_waits_for_the_lease_of_one_that_cannot(tmp_path: Path, no_locks: Path) -> None:
+    path = tmp_path / NAME
+    first = driver(path, no_locks, errno.ENOLCK)
+    assert said_by(first) == "writes it\n"
+
+    with pytest.raises(JournalInUse, match=f"process {first.pid} on "):
+        taken_up(path)
+
+    first.communicate()
+    taken_up(path).close()
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "taken up"])
+def test_a_lock_that_fails_of_something_else_is_no_other_driver(tmp_path: Path, no_locks: Path, is_new: bool) -> None:
+    path = tmp_path / NAME if is_new else written(tmp_path)
+
+    said = driver(path, no_locks, errno.EIO).communicate()[0]
 
     assert said.startswith("JournalNotLocked ") and "another driver" not in said
-    assert ("keeps no locks" in said) == (number != errno.EIO)
-    assert os.strerror(number) in said and "runs=FOLDER" in said
+    assert os.strerror(errno.EIO) in said and "runs=FOLDER" in said
     assert path.exists() != is_new  # an empty journal would look like a run
 
 

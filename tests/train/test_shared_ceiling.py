@@ -1,5 +1,7 @@
 """One measurement for all groups of a host that are alike; one each for those that are not."""
 
+import errno
+import os
 import threading
 import time
 from dataclasses import replace
@@ -65,3 +67,15 @@ def test_a_second_group_of_a_host_takes_what_the_first_one_found(tmp_path: Path)
     (file,) = (tmp_path / "ceilings").glob("*.json")
     file.write_text(file.read_text().replace('"batch_size": 64', '"batch_size": 40'))  # as if it had been another's
     assert ceiling() == 40
+
+
+def test_where_a_file_system_keeps_no_locks_a_ceiling_is_measured_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+
+    assert shared_ceiling(tmp_path, KIND, lambda: 48) == 48
+    assert shared_ceiling(tmp_path, KIND, lambda: 7) == 48, "those that come later read it"

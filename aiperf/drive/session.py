@@ -15,6 +15,7 @@ import msgspec
 
 from aiperf.accounting.work_log import WorkLog
 from aiperf.config import RunConf, from_plain
+from aiperf.drive.checkpoint_sweep import sweep
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
@@ -28,6 +29,7 @@ from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import check_rules
 from aiperf.system.describe import describe, folders_of, versions
+from aiperf.train.checkpoint_files import CHECKPOINTS
 from searchers.history import History, Observation
 
 END_REQUEST = "end-requested"
@@ -158,7 +160,7 @@ def resume(
 
     Raises:
         JournalInUse: another driver has it.
-        JournalNotLocked: its file system keeps no locks.
+        JournalNotLocked: it can be kept by neither lock nor lease.
     """
     standing = found.standing
     with Journal(found.folder / NAME, found.reading) as journal:
@@ -172,6 +174,8 @@ def resume(
         for event in lines:
             standing.take(event)
         journal.append(lines)
+        if (told := sweep(standing.run, found.folder / CHECKPOINTS)) is not None:
+            print(told)
         _drive(found.conf, found.folder, standing, journal, executor_of, resumed.at, after_turn)
     return found.folder
 
@@ -228,6 +232,8 @@ def _drive(
             driver = Driver(standing.run, standing.work_log, standing.history, journal, executor, clock, look)
             with ending_on_interrupt(driver):
                 driver.drive()
+        if (told := sweep(standing.run, folder / CHECKPOINTS)) is not None:
+            print(told)
     except RuntimeLost as lost:
         raise RunStopped(folder, str(lost)) from lost
     except NoWorkers as none:

@@ -13,9 +13,26 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+CHECKPOINTS = "checkpoints"
+"""The folder of them in a run's folder."""
 _ENDS = (".safetensors", ".pt")
 """Ours, and that of releases up to 0.2."""
 _NAME = re.compile(r"trial-(?P<trial>\d+)\.epoch-(?P<epoch>\d+)\.(?:safetensors|pt)")
+
+
+_BEGUN = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
+"""What a rank has begun to write, or had when it was killed."""
+
+
+def trial_of(name: str) -> int | None:
+    """Whose checkpoint a file is, whole or begun; None: it is none.
+
+    >>> trial_of("trial-7.epoch-3.safetensors"), trial_of(".trial-7.epoch-3.safetensors.4711.tmp"), trial_of("notes.txt")
+    (7, 7, None)
+    """
+    begun = _BEGUN.fullmatch(name)
+    found = _NAME.fullmatch(begun["name"] if begun else name)
+    return int(found["trial"]) if found else None
 
 
 def is_of_old_form(path: Path) -> bool:

@@ -49,6 +49,10 @@ class NoWorkers(AiperfError):
     """Nothing to train on."""
 
 
+class NotShared(AiperfError):
+    """A folder that all hosts are to share is not the same on one of them."""
+
+
 class RuntimeNotStarted(AiperfError):
     """What carries a run's orders out did not come up: there is no run yet."""
 

@@ -63,6 +63,11 @@ class SmallCluster:
         self._nodes[node.node_id] = node
         return str(node.node_id)
 
+    @property
+    def head(self) -> str:
+        """HOST:PORT at which further nodes join."""
+        return str(self._cluster.address)
+
     def address(self, node: str) -> str:
         """Of a host, by its node's identifier."""
         return str(self._nodes[node].node_ip_address)

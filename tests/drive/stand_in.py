@@ -15,7 +15,7 @@ import ray
 
 from aiperf.drive.ray.actors import WorkerPlan
 from aiperf.errors import AiperfError
-from aiperf.journal.messages import Advanced, Done, Drop, EpochDone, Train, Word
+from aiperf.journal.messages import Advanced, Done, Drop, EpochDone, Sum, Train, Word
 from aiperf.train.ranks.protocol import Ready
 from morphism import Morph
 from searchers.history import History, Request
@@ -70,7 +70,7 @@ class StandIn:
             matmul_flops=None,
         )
 
-    def order(self, order: Train | Drop) -> None:
+    def order(self, order: Train | Drop | Sum) -> None:
         """Takes an order; trial 666 is one that no group takes."""
         if isinstance(order, Train):
             assert order.trial != 666, "trial 666 ordered while another is trained"

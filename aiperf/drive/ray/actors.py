@@ -1,4 +1,4 @@
-"""The two actors of a worker: its host, which holds the ranks for the whole run, and its generator, which makes proposals."""
+"""The actors on a node: a worker's host, which holds its ranks for the whole run, and the generator, which makes proposals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,8 @@ from ray.actor import ActorHandle
 
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.mailbox import Sender
+from aiperf.drive.ray.news import Heard, Parcel
+from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.journal.messages import Drop, HelperDown, Propose, Proposed, Sum, Train, Unproposed, Word, WorkerUp
 from aiperf.rules.proposals import Proposer, make
 from aiperf.system import telemetry
@@ -24,7 +26,7 @@ from aiperf.system.describe import describe, folders_of
 from aiperf.system.recorder import Recorder
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
-from searchers.history import History, Observation, Space
+from searchers.history import History, Space
 
 RECORDER_SECONDS = 10.0
 """Between two recorders at least: one that dies at once, as beside a broken driver of an accelerator, fills no journal."""
@@ -44,6 +46,8 @@ class WorkerPlan:
     accelerators: int
     cores: int
     started_unix: float
+    word: str | None = None
+    """What stands in the run's folder for all workers to see; None: it has not been written yet."""
 
 
 class Group(Protocol):
@@ -108,6 +112,8 @@ class WorkerHost:
 
         All words have reached the mailbox then.
         """
+        assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
+        check_shared(self._plan.folder, self._plan.word)
         self._recorder = self._new_recorder()
         try:
             self._group = self._open_group(self._plan)
@@ -180,20 +186,21 @@ class WorkerHost:
 
 @ray.remote(num_cpus=0)
 class Generator:
-    """Makes proposals on a worker's processor, ahead of need. Each order brings the observations that its history lacks."""
+    """Makes proposals on a processor of a node, ahead of need. Each order brings the news that its history lacks."""
 
     def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
         os.nice(niceness)
         self._proposer = proposer
         self._history = History(space)
+        self._heard = Heard()
         self._sender = Sender(mailbox)
 
-    def propose(self, observations: Sequence[Observation], order: Propose) -> Proposed | Unproposed:
-        """Takes the observations in, then leaves its answer in the mailbox, where the driver waits for it.
+    def propose(self, parcel: Parcel, order: Propose) -> Proposed | Unproposed:
+        """Takes the news in, then leaves its answer in the mailbox, where the driver waits for it.
 
         The answer is returned as well: if the mailbox dies before the driver has read it, this is the only copy.
         """
-        self._history.tell(observations)
+        self._history.tell(self._heard.take(parcel))
         answer = make(self._proposer, self._history, order)
         self._sender.put([answer])
         self._sender.flush()

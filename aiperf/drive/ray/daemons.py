@@ -28,6 +28,8 @@ LOOK_SECONDS = 0.2
 """How often they are looked at while a call is waited for."""
 STOPPED_SECONDS = 10.0
 """A process that every look for so long has found stopped is lost: nobody knows whether it is ever continued."""
+ANSWER_SECONDS = 150.0
+"""A call to Ray's head may take so long. It takes milliseconds; Ray itself gives its gcs up after 61 s. (Ray 2.60)"""
 GRACE_SECONDS = 2.0
 """After an error of Ray's, until the end of the process that caused it is seen."""
 
@@ -63,11 +65,20 @@ class Runtime:
             elif now - self._stopped_since.setdefault(name, now) > STOPPED_SECONDS:
                 self._lose(name, f"has been stopped (SIGSTOP) for {STOPPED_SECONDS:.0f} s")
 
-    def asked(self, call: Callable[[], T]) -> T:
-        """What a call gives that waits for these processes. Raises RuntimeLost when one is lost meanwhile."""
-        asking = _Asking(call)
+    def asked(self, call: Callable[[], T], what: str, limit_seconds: float = ANSWER_SECONDS) -> T:
+        """What a call gives that waits for these processes, or for those of a Ray that others started. `what`: it, in words.
+
+        Raises RuntimeLost when one is lost meanwhile, or when there is no answer within the limit.
+        """
+        asking, began = _Asking(call), time.monotonic()
         while (answer := asking.answer(LOOK_SECONDS)) is None:
             self.check()
+            if time.monotonic() - began > limit_seconds:
+                self.is_lost = True
+                raise RuntimeLost(
+                    f"a run needs Ray's head, {_head()}; {what} has had no answer from it for {limit_seconds:.0f} s. "
+                    "Is that host up, and can it be reached from here?"
+                )
         if answer.error is not None:
             raise answer.error
         assert answer.value is not None
@@ -96,6 +107,12 @@ class Runtime:
         self.is_lost = True
         pid = self._processes[name].pid
         raise RuntimeLost(f"a run needs all of Ray's own processes; its {NEEDED[name]} (process {pid}), {how}")
+
+
+def _head() -> str:
+    import ray
+
+    return str(ray.get_runtime_context().gcs_address) if ray.is_initialized() else "which has gone"
 
 
 class _Answer(Generic[T]):

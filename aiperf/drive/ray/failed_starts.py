@@ -1,8 +1,8 @@
 """Which places get another try after what became of the tries before, and when there is no hope left. Knows no Ray.
 
-Before the first worker is up, an error that the user can fix ends the run as soon as every place has failed: no work is lost
-by it, and the user learns of it at once. Once a worker is up, what happens at one place never ends the work at the others. The
-place is tried again, after pauses that double.
+A place is tried again however often it has failed, after pauses that double. Before the first worker is up, the run ends as
+soon as every place has had its tries, or has failed of an error that the user can fix: no work is lost by it, and the user
+learns of it at once. Once a worker is up, what happens at one place never ends the work at the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class StartLaw:
     """How often, and for how long, a worker is tried for."""
 
     tries: int = 3
-    """At each place, before the first worker is up."""
+    """At each place, before a run without any worker is given up."""
     first_pause_seconds: float = 10.0
     """After the second failure in a row; the first is followed by another try at once."""
     longest_pause_seconds: float = 600.0
@@ -31,6 +31,10 @@ class StartLaw:
     """And its ranks so long to stand. They have shorter limits of their own; this is for a process that was stopped."""
     alone_seconds: float = 600.0
     """A run whose workers are all gone waits so long for another."""
+    at_once: int = 64
+    """So many actors may wait for their places at a time: each is a process, and the head starts them all."""
+    crowd_seconds: float = 10.0
+    """One that has waited so long counts no more among those: a node without room keeps nobody else from starting."""
 
     def pause(self, failures: int) -> float:
         """Seconds between the last of so many failures in a row and the next try.
@@ -93,16 +97,17 @@ class Starts:
         failure = self._failures.get(slot)
         if failure is None:
             return True
-        if not self._has_been_up and self._is_given_up(slot):
-            return False
-        return not failure.is_final and now - failure.at >= self._law.pause(failure.count)
+        failures = failure.count
+        if failure.error is not None and not self._has_been_up:
+            failures = max(failures, self._law.tries)  # somebody has to mend it, and the others' fate may end the run
+        return not failure.is_final and now - failure.at >= self._law.pause(failures)
 
-    def hopeless(self, wanted: Collection[Slot], has_workers: bool, now: float) -> AiperfError | None:
-        """Why the run cannot go on, if so. `wanted`: all places there are; `has_workers`: one is up, or on its way."""
+    def hopeless(self, wanted: Collection[Slot], now: float) -> AiperfError | None:
+        """Why the run cannot go on, if so. `wanted`: all places there are."""
         if self._has_been_up:
             return self._left_alone(now)
-        if has_workers or not wanted or not all(self._is_given_up(slot) for slot in wanted):
-            return None
+        if not wanted or not all(self._is_given_up(slot) for slot in wanted):
+            return None  # a place that has had its tries is tried again, and keeps nobody waiting
         failures = [self._failures[slot] for slot in wanted]
         reasons = sorted({failure.reason for failure in failures})
         if len(reasons) == 1 and (error := failures[0].error) is not None:

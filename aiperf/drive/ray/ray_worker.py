@@ -1,24 +1,21 @@
-"""One worker as the driver's side holds it: its place, its actors, and what they have been asked for."""
+"""One worker as the driver's side holds it: its place, its actor, and how it ended."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayError, RayTaskError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.ray.actors import Generator, OpenGroup, WorkerHost, WorkerPlan
+from aiperf.drive.ray.actors import OpenGroup, WorkerHost, WorkerPlan
 from aiperf.drive.ray.slots import Slot
 from aiperf.errors import AiperfError
 from aiperf.rules.proposals import Proposer
 from searchers.history import Space
-
-GENERATOR_NICENESS = 10
-"""Where ranks and generator share cores training goes first: the next proposal is asked for just when a trial is prepared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +31,12 @@ class Making:
 
 @dataclass(slots=True)
 class RayWorker:
-    """A worker's actors, and how many of the observations its generator has."""
+    """A worker's actor, and what is known of it."""
 
+    number: int
     slot: Slot
-    group: PlacementGroup
     host: Any
-    """Actor handles; their stubs (Ray 2.60) take every method of an actor for one that never returns."""
-    generator: Any
+    """A handle; its stubs (Ray 2.60) take every method of an actor for one that never returns."""
     stands: ray.ObjectRef[Any]
     """Done when the host's actor has its place."""
     life: ray.ObjectRef[Any]
@@ -50,39 +46,25 @@ class RayWorker:
     up: float | None = None
     """When the driver learnt that it is up."""
     has_place: bool = False
-    observations_sent: int = 0
-    """How many observations its generator has been given."""
-    proposing: tuple[tuple[int, ray.ObjectRef[Any]], ...] = ()
-    """Numbers it was asked for, and the calls."""
 
 
 def bring_up(making: Making, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
-    """Asks for a worker at a place; returns at once."""
-    group = placement_group([slot.bundle()], strategy="STRICT_PACK")
+    """Asks for a worker at a place, by the node's name: no placement group is needed where all of it lies on one node. Returns
+    at once."""
     plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
     host = WorkerHost.options(  # type: ignore[attr-defined]
         num_cpus=slot.cores,
         num_gpus=slot.accelerators,
         max_concurrency=4,  # live() never returns while orders come
-        scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+        scheduling_strategy=NodeAffinitySchedulingStrategy(slot.node, soft=False),
     ).remote(plan, mailbox, making.open_group)
-    stands, life = host.stands.remote(), host.live.remote()
-    return RayWorker(slot, group, host, new_generator(making, group, mailbox), stands, life, now)
+    return RayWorker(number, slot, host, host.stands.remote(), host.live.remote(), now)
 
 
-def new_generator(making: Making, group: PlacementGroup, mailbox: ActorHandle[Any]) -> ActorHandle[Any]:
-    """A generator that knows nothing yet, on the worker's node."""
-    actor: ActorHandle[Any] = Generator.options(  # type: ignore[attr-defined]
-        scheduling_strategy=PlacementGroupSchedulingStrategy(group)
-    ).remote(making.proposer, making.space, mailbox, GENERATOR_NICENESS)
-    return actor
-
-
-def remove(worker: RayWorker) -> None:
-    """Ends its processes and gives its place back."""
-    ray.kill(worker.host)
-    ray.kill(worker.generator)
-    remove_placement_group(worker.group)
+def remove(workers: Sequence[RayWorker]) -> None:
+    """Ends their processes, and gives their places back."""
+    for worker in workers:
+        ray.kill(worker.host)
 
 
 def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:

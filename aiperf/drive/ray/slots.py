@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -20,7 +20,7 @@ class Slot:
     cores: int
 
     def bundle(self) -> dict[str, float]:
-        """The resources of its placement group, tied to its node."""
+        """What it takes of its node's resources, and the resource that only this node has."""
         wanted: dict[str, float] = {"CPU": self.cores, f"node:{self.address}": 0.001}
         if self.accelerators:
             wanted["GPU"] = self.accelerators
@@ -39,14 +39,32 @@ class Slots:
 
 
 def slots(
-    nodes: Sequence[Mapping[str, Any]], accelerators_per_worker: int | None, *, only_accelerators: bool = False
+    nodes: Sequence[Mapping[str, Any]],
+    accelerators_per_worker: int | None,
+    *,
+    only_accelerators: bool = False,
+    excluded: Collection[str] = frozenset(),
 ) -> Slots:
     """One place a node, or one for every `accelerators_per_worker` of a node's accelerators.
 
     Nodes without accelerators hold workers only where no node has any; and then the head only where it is alone: the master
     is to have no other work. They hold none where accelerators are declared, by number or by a plan that was made for them
-    (`only_accelerators`): those are still to come.
+    (`only_accelerators`): those are still to come. `excluded`: nodes that hold no worker, by identifier, address or host name;
+    what the others hold is as if they did.
     """
+    there = _of_all(nodes, accelerators_per_worker, only_accelerators)
+    if not excluded:
+        return there
+    out = {str(node["NodeID"]) for node in nodes if not names_of(node).isdisjoint(excluded)}
+    return replace(there, wanted=tuple(slot for slot in there.wanted if slot.node not in out))
+
+
+def names_of(node: Mapping[str, Any]) -> set[str]:
+    """What a node can be called: Ray's identifier, its address, its host's name."""
+    return {str(node[each]) for each in ("NodeID", "NodeManagerAddress", "NodeManagerHostname") if node.get(each)}
+
+
+def _of_all(nodes: Sequence[Mapping[str, Any]], accelerators_per_worker: int | None, only_accelerators: bool) -> Slots:
     alive = [node for node in nodes if node["Alive"]]
     names = frozenset(str(node["NodeID"]) for node in alive)
     with_accelerators = [node for node in alive if node["Resources"].get("GPU", 0) >= 1]
@@ -76,15 +94,3 @@ def _with_accelerators(nodes: Sequence[Mapping[str, Any]], alive: frozenset[str]
         for index in range(count):
             found.append(Slot(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count)))
     return Slots(tuple(found), alive, too_small)
-
-
-def superseded(held: Mapping[int, Slot], up: Collection[int], there: Slots) -> list[int]:
-    """Workers that are to be let go, since better places have come, and a worker is up at one of those.
-
-    Until then they go on: accelerators that are there but cannot be used would else leave the run with nothing. `held`: the
-    places of all workers; `up`: those that train. One whose node is gone is not let go: it is lost.
-    """
-    wanted = set(there.wanted)
-    if not any(held[number] in wanted for number in up):
-        return []
-    return [number for number, slot in held.items() if slot not in wanted and slot.node in there.alive]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,11 +71,16 @@ def test_a_call_that_would_wait_for_a_lost_process_for_ever_does_not(process: su
         time.sleep(600)
 
     with pytest.raises(RuntimeLost):
-        watching.asked(ask)
+        watching.asked(ask, "a question")
     other = Runtime({})
-    assert other.asked(lambda: 7) == 7 and other.asked(lambda: None) is None
+    assert other.asked(lambda: 7, "one") == 7 and other.asked(lambda: None, "none") is None
     with pytest.raises(ZeroDivisionError):
-        other.asked(lambda: 1 / 0)
+        other.asked(lambda: 1 / 0, "a sum")
+
+
+def test_a_call_that_a_ray_of_others_never_answers_has_a_limit_and_is_named() -> None:
+    with pytest.raises(RuntimeLost, match=r"asking for 3 workers has had no answer from it for 0 s"):
+        Runtime({}).asked(threading.Event().wait, "asking for 3 workers", limit_seconds=0.4)
 
 
 def epochs(count: int) -> Callable[[list[AnyEvent]], bool]:

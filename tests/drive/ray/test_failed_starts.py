@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,10 +26,23 @@ def test_what_a_user_can_fix_ends_the_run_once_every_place_has_failed_of_it() ->
     tried = Starts(LAW, 0.0)
     tried.failed(A, 1.0, "on a: no data set", MISSING)
 
-    assert tried.hopeless([A, B], has_workers=True, now=1.0) is None, "the other is still starting"
-    assert not tried.may(A, 100.0), "nothing has been fixed yet"
+    assert tried.hopeless([A, B], now=1.0) is None, "the other is still starting"
+    assert not tried.may(A, 1.0 + LAW.first_pause_seconds), "nothing will have been fixed yet"
     tried.failed(B, 2.0, "on a: no data set", MISSING)
-    assert tried.hopeless([A, B], has_workers=False, now=2.0) is MISSING
+    assert tried.hopeless([A, B], now=2.0) is MISSING
+
+
+@pytest.mark.parametrize("error", [None, MISSING], ids=["it broke", "no data set"])
+def test_a_place_that_has_had_its_tries_is_tried_again_while_others_are_still_starting(
+    error: BadConfiguration | None,
+) -> None:
+    tried = Starts(LAW, 0.0)
+    for _ in range(LAW.tries):
+        tried.failed(A, 1.0, "on a: why", error)
+
+    assert not tried.may(A, 2.0)
+    assert tried.may(A, 1.0 + LAW.pause(LAW.tries))
+    assert tried.hopeless([A, B], now=100.0) is None, "b may come up yet"
 
 
 def test_places_that_fail_of_different_things_are_all_named() -> None:
@@ -37,7 +51,7 @@ def test_places_that_fail_of_different_things_are_all_named() -> None:
     for _ in range(LAW.tries):
         tried.failed(B, 2.0, "on b: it broke")
 
-    error = tried.hopeless([A, B], has_workers=False, now=2.0)
+    error = tried.hopeless([A, B], now=2.0)
 
     assert isinstance(error, NoWorkers) and "on a: no data set" in str(error) and "on b: it broke" in str(error)
 
@@ -49,7 +63,7 @@ def test_nothing_that_one_place_does_ends_a_run_that_has_had_a_worker_and_the_pl
         tried.failed(B, 10.0 + number, "on b: no data set", MISSING)
         tried.up(10.0 + number)
 
-    assert tried.hopeless([A, B], has_workers=False, now=60.0) is None
+    assert tried.hopeless([A, B], now=60.0) is None
     assert tried.may(B, 59.0 + LAW.longest_pause_seconds)
 
 
@@ -58,8 +72,8 @@ def test_a_run_whose_workers_are_all_gone_waits_and_then_ends_with_the_last_reas
     tried.up(5.0)
     tried.lost(A, 100.0, 95.0, "on a: its devices are gone", None)
 
-    assert tried.hopeless([A], has_workers=True, now=5.0 + LAW.alone_seconds - 1) is None
-    error = tried.hopeless([], has_workers=False, now=5.0 + LAW.alone_seconds)
+    assert tried.hopeless([A], now=5.0 + LAW.alone_seconds - 1) is None
+    error = tried.hopeless([], now=5.0 + LAW.alone_seconds)
     assert isinstance(error, NoWorkers) and "its devices are gone" in str(error)
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from aiperf.drive.ray.slots import Slot, slots, superseded
+from aiperf.drive.ray.slots import Slot, slots
 
 
 def node(name: str, cpus: int, gpus: int = 0, *, head: bool = False, alive: bool = True) -> dict[str, Any]:
@@ -61,42 +58,9 @@ def test_a_node_with_too_few_accelerators_for_a_worker_is_named() -> None:
     assert "a worker has 4 accelerators" in found.too_small["c"] and "this one shows 2" in found.too_small["c"]
 
 
-HEAD = Slot("a", "a", 0, 0, 8)
-LATE = [node("a", 8, head=True), node("b", 64, 8)]
+def test_an_excluded_node_holds_nothing_by_whatever_name_and_the_others_hold_what_they_held() -> None:
+    nodes = [node("a", 8, head=True), node("b", 64, 8) | {"NodeManagerHostname": "node7"}, node("c", 64)]
 
-
-def test_a_worker_without_accelerators_goes_as_soon_as_one_with_them_is_up_and_not_before() -> None:
-    held = {0: HEAD, 1: Slot("b", "b", 0, 8, 64)}
-
-    assert superseded(held, {0}, slots(LATE, None)) == []
-    assert superseded(held, {0, 1}, slots(LATE, None)) == [0]
-    assert superseded(held, {1}, slots(LATE, None)) == [0], "it is still starting"
-
-
-def test_the_heads_own_worker_goes_when_another_nodes_is_up() -> None:
-    held = {0: HEAD, 1: Slot("c", "c", 0, 0, 8)}
-
-    assert superseded(held, {0, 1}, slots([node("a", 8, head=True), node("c", 8)], None)) == [0]
-
-
-def test_a_worker_whose_node_is_gone_is_not_let_go_but_lost() -> None:
-    held = {0: HEAD, 1: Slot("b", "b", 0, 8, 64), 2: Slot("gone", "gone", 0, 8, 64)}
-    nodes = [*LATE, node("gone", 64, 8, alive=False)]
-
-    assert superseded(held, {0, 1, 2}, slots(nodes, None)) == [0]
-
-
-@given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 8), st.sampled_from([None, 1, 2, 4]))
-def test_no_worker_has_a_better_place_than_those_that_are_let_go_for_it(
-    plain: int, equipped: int, accelerators: int, each: int | None
-) -> None:
-    """Whatever comes, goes and is declared: those that stay are at wanted places, and nobody goes while none of those is up."""
-    nodes = [node("head", 8, head=True), *(node(f"p{i}", 8) for i in range(plain))]
-    nodes += [node(f"e{i}", 64, accelerators) for i in range(equipped)]
-    before, after = slots(nodes[:1], None), slots(nodes, each)
-    held = dict(enumerate([*before.wanted, *(slot for slot in after.wanted if slot not in before.wanted)]))
-
-    everyone = superseded(held, set(held), after)
-
-    assert {held[number] for number in held if number not in everyone} == (set(after.wanted) or set(held.values()))
-    assert superseded(held, {0} - {n for n, slot in held.items() if slot in after.wanted}, after) == []
+    for name in ("b", "node7"):
+        assert slots(nodes, None, excluded={name}).wanted == (), "accelerators are there, though nobody may use them"
+    assert [slot.node for slot in slots([*nodes, node("d", 64, 8)], None, excluded={"b"}).wanted] == ["d"]

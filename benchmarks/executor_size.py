@@ -1,0 +1,198 @@
+"""What many workers cost the driver: real Ray, real actors, ranks that train nothing (tests/drive/stand_in.py).
+
+    python -m benchmarks.executor_size --workers 10 --nodes 2 [--workers 100 --nodes 4 …]
+
+Nodes are raylets on this machine that say they have so many accelerators; each accelerator is a worker. The workers are
+brought up, asked for proposals, told news, given trials; then nothing happens for a while, a tenth of their host actors are
+killed, others come up in their place, and all is ended. Printed for each part: the driver's processor time (all its threads,
+Ray's own included), by word and by look. Processor time, so that other work on the machine changes little of it; a worker is
+some 200 MB, and 100 of them want a machine of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.drive.ray.actors import WorkerPlan
+from aiperf.drive.ray.failed_starts import StartLaw
+from aiperf.drive.ray.ray_executor import RayExecutor
+from aiperf.journal.messages import (
+    Done,
+    Propose,
+    Proposed,
+    Train,
+    Word,
+    WorkerDown,
+    WorkerUp,
+)
+from aiperf.rules.proposals import Proposer
+from aiperf.train.trainer_config import TrainerConf
+from benchmarks.pairs import describe_machine
+from morphism import Budget, start
+from searchers import Space, history
+from searchers.searcher_config import RandomConf
+from tests.drive.clusters import small_cluster
+from tests.drive.processes import command_line, descendants
+from tests.drive.stand_in import open_stand_in
+
+LOOKS = 100
+TRIALS = 5
+"""Given to each worker."""
+PATIENCE_SECONDS = 900.0
+NEWS = 2000
+"""Observations that are told before a generator is replaced."""
+
+
+class Measured:
+    """An executor whose parts are timed."""
+
+    def __init__(self, executor: RayExecutor) -> None:
+        self.executor = executor
+        self.said: list[Word] = []
+
+    def part(self, name: str, until: Callable[[], bool], begin: Callable[[], None] = lambda: None) -> None:
+        """Begins something and hears words until it has happened; prints what that took."""
+        before, words, wall = time.process_time(), len(self.said), time.monotonic()
+        begin()
+        while not until():
+            assert time.monotonic() - wall < PATIENCE_SECONDS, f"{name}: not in {PATIENCE_SECONDS:.0f} s"
+            self.said += self.executor.words(0.1)
+        spent, heard, lasted = time.process_time() - before, len(self.said) - words, time.monotonic() - wall
+        each = f"{1000 * spent / heard:8.2f} ms a word" if heard else ""
+        print(f"{name:34} {spent:8.2f} s of processor, {lasted:7.1f} s, {heard:6} words {each}", flush=True)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [word for word in self.said if isinstance(word, kind)]
+
+    def there(self) -> list[int]:
+        gone = {word.worker for word in self.of(WorkerDown)}
+        return [word.worker for word in self.of(WorkerUp) if word.worker not in gone]
+
+
+def measure(workers: int, nodes: int) -> None:
+    """One size, from nothing to nothing."""
+    print(f"\n{workers} workers on {nodes} nodes")
+    with small_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+        for _ in range(nodes):
+            cluster.add(cpus=workers // nodes, accelerators=workers // nodes)
+        graph = start("digits_small", image=8)
+        run = Measured(
+            RayExecutor(
+                WorkerPlan(0, TrainerConf(), SyntheticConf(), "", Path(folder), 0, 1, time.time()),
+                Proposer(RandomConf().build(), None),
+                Space(graph, Budget.of(graph), 64, 8, 128, 4),
+                first_worker=0,
+                accelerators_per_worker=1,
+                open_group=open_stand_in,
+                law=StartLaw(first_pause_seconds=0.5),
+            )
+        )
+        executor = run.executor
+        run.part("start", lambda: len(run.there()) == workers, executor.start)
+        print(f"{'':34} {memory_megabytes():8.0f} MB are this process's and its descendants' (shared pages divided)")
+        count = len(run.of(Proposed))
+        run.part("a proposal each", lambda: len(run.of(Proposed)) == count + workers, lambda: propose(run, 0))
+        news(executor)
+        run.part(
+            f"another, with {NEWS} news",
+            lambda: len(run.of(Proposed)) == count + 2 * workers,
+            lambda: propose(run, 10**6),
+        )
+        run.part(f"{TRIALS} trials each", lambda: len(run.of(Done)) == TRIALS * workers, lambda: train(run))
+        look(executor)
+        victims = [pid for pid in descendants(os.getpid()) if b"ray::WorkerHost" in command_line(pid)]
+        victims = victims[: max(1, workers // 10)]
+
+        def kill() -> None:
+            for pid in victims:
+                os.kill(pid, signal.SIGKILL)
+
+        run.part(
+            f"{len(victims)} lost and replaced",
+            lambda: len(run.of(WorkerDown)) == len(victims) and len(run.there()) == workers,
+            kill,
+        )
+        run.part("end", lambda: True, executor.close)
+
+
+def look(executor: RayExecutor) -> None:
+    """Nothing happens: what a turn costs with a look at workers and nodes, and without."""
+    costs = {}
+    for name, is_due in (("without a look", False), ("with a look", True)):
+        before = time.process_time()
+        for _ in range(LOOKS):
+            executor._next_look = 0.0 if is_due else float("inf")
+            executor.words(0.0)
+        costs[name] = (time.process_time() - before) / LOOKS
+        executor._next_look = 0.0
+        print(f"{'a quiet turn ' + name:34} {1000 * costs[name]:8.2f} ms of processor")
+
+
+def propose(run: Measured, first: int) -> None:
+    for worker in run.there():
+        run.executor.send(Propose(number=first + worker, worker=worker, round=1, seed=worker))
+
+
+def news(executor: RayExecutor) -> None:
+    """Of trials that were asked for and came to nothing."""
+    executor.tell([history.Requested(2 * 10**6 + number) for number in range(NEWS)])
+
+
+def train(run: Measured) -> None:
+    for trial in range(TRIALS):
+        for worker in run.there():
+            run.executor.send(order(worker, trial * 10**5 + worker))
+
+
+def order(worker: int, trial: int) -> Train:
+    return Train(
+        trial=trial,
+        attempt=1,
+        worker=worker,
+        lineage=(),
+        morphs=(),
+        parent=None,
+        first_epoch=1,
+        last_epoch=2,
+        patience=6,
+        improvement=0.001,
+        losses=(),
+        batch_size=32,
+        seed=0,
+        progress_seconds=5.0,
+        edges=(),
+    )
+
+
+def memory_megabytes() -> float:
+    """Proportional set sizes."""
+    total = 0
+    for pid in [os.getpid(), *descendants(os.getpid())]:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, action="append")
+    parser.add_argument("--nodes", type=int, action="append")
+    chosen = parser.parse_args(arguments)
+    print(describe_machine())
+    for workers, nodes in zip(chosen.workers or [10], chosen.nodes or [2], strict=True):
+        measure(workers, nodes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Which places are free, and who is let go: worked out as things change, and always what the whole picture says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.drive.ray.places import Places
+from aiperf.drive.ray.slots import Slot, slots
+from tests.drive.ray.test_slots import node
+
+
+def superseded(
+    held: Mapping[int, Slot], up: Collection[int], nodes: list[dict[str, Any]], each: int | None = None
+) -> list[int]:
+    places = Places(partial(slots, accelerators_per_worker=each))
+    for number, slot in held.items():
+        places.take(slot, number)
+    for number in up:
+        places.came_up(held[number], number)
+    places.see(nodes)
+    return places.superseded()
+
+
+HEAD = Slot("a", "a", 0, 0, 8)
+LATE = [node("a", 8, head=True), node("b", 64, 8)]
+
+
+def test_a_worker_without_accelerators_goes_as_soon_as_one_with_them_is_up_and_not_before() -> None:
+    held = {0: HEAD, 1: Slot("b", "b", 0, 8, 64)}
+
+    assert superseded(held, {0}, LATE) == []
+    assert superseded(held, {0, 1}, LATE) == [0]
+    assert superseded(held, {1}, LATE) == [0], "it is still starting"
+
+
+def test_the_heads_own_worker_goes_when_another_nodes_is_up() -> None:
+    held = {0: HEAD, 1: Slot("c", "c", 0, 0, 8)}
+
+    assert superseded(held, {0, 1}, [node("a", 8, head=True), node("c", 8)]) == [0]
+
+
+def test_a_worker_whose_node_is_gone_is_not_let_go_but_lost() -> None:
+    held = {0: HEAD, 1: Slot("b", "b", 0, 8, 64), 2: Slot("gone", "gone", 0, 8, 64)}
+    nodes = [*LATE, node("gone", 64, 8, alive=False)]
+
+    assert superseded(held, {0, 1, 2}, nodes) == [0]
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 8), st.sampled_from([None, 1, 2, 4]))
+def test_no_worker_has_a_better_place_than_those_that_are_let_go_for_it(
+    plain: int, equipped: int, accelerators: int, each: int | None
+) -> None:
+    """Whatever comes, goes and is declared: those that stay are at wanted places, and nobody goes while none of those is up."""
+    nodes = [node("head", 8, head=True), *(node(f"p{i}", 8) for i in range(plain))]
+    nodes += [node(f"e{i}", 64, accelerators) for i in range(equipped)]
+    before, after = slots(nodes[:1], None), slots(nodes, each)
+    held = dict(enumerate([*before.wanted, *(slot for slot in after.wanted if slot not in before.wanted)]))
+
+    everyone = superseded(held, set(held), nodes, each)
+
+    assert {held[number] for number in held if number not in everyone} == (set(after.wanted) or set(held.values()))
+    assert superseded(held, {0} - {n for n, slot in held.items() if slot in after.wanted}, nodes, each) == []
+
+
+@given(st.data())
+def test_what_is_free_and_who_is_to_go_is_at_any_time_what_the_whole_picture_says(data: st.DataObject) -> None:
+    """Nodes come and go, are excluded, workers take places, come up and end: held to the plain definitions, by sets."""
+    every = [
+        node("head", 8, head=True),
+        *(node(f"p{i}", 8) for i in range(2)),
+        *(node(f"e{i}", 64, 4) for i in range(3)),
+    ]
+    each = data.draw(st.sampled_from([None, 2]))
+    places = Places(partial(slots, accelerators_per_worker=each))
+    held: dict[int, Slot] = {}
+    up: set[int] = set()
+    there: list[dict[str, Any]] = []
+    excluded: set[str] = set()
+
+    for number in range(data.draw(st.integers(1, 12))):
+        match data.draw(st.sampled_from(["see", "take", "up", "leave", "exclude"])):
+            case "see":
+                alive = data.draw(st.sets(st.integers(0, len(every) - 1)))
+                there = [{**one, "Alive": index in alive} for index, one in enumerate(every)]
+                places.see(there)
+            case "take" if places.free:
+                held[number] = data.draw(st.sampled_from(list(places.free)))
+                places.take(held[number], number)
+            case "up" if held.keys() - up:
+                came = data.draw(st.sampled_from(sorted(held.keys() - up)))
+                up.add(came)
+                places.came_up(held[came], came)
+            case "leave" if held:
+                gone = data.draw(st.sampled_from(sorted(held)))
+                places.leave(held.pop(gone), gone)
+                up.discard(gone)
+            case "exclude":
+                excluded.add(data.draw(st.sampled_from([one["NodeID"] for one in every])))
+                places.exclude(max(excluded), "slow")
+                places.exclude(min(excluded), "slow")
+                excluded = {max(excluded), min(excluded)} | places.excluded.keys()
+
+        wanted = slots(there, each, excluded=excluded).wanted
+        alive_now = {one["NodeID"] for one in there if one["Alive"]}
+        elsewhere = {n for n, slot in held.items() if slot not in wanted and slot.node in alive_now}
+        is_better = any(held[n] in wanted for n in up)
+        assert set(places.free) == set(wanted) - set(held.values())
+        assert set(places.superseded()) == {n for n in elsewhere if is_better or held[n].node in excluded}
+        assert list(places.free)[:1] == [] or set(places.free) <= set(wanted)

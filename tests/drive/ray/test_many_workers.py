@@ -422,7 +422,7 @@ def test_a_run_on_two_hosts_goes_on_after_one_is_killed_and_what_it_held_is_fini
     """The real trainer, the driver and the journal: all that the tests above have stand-ins for."""
     hosts = [cluster.add(), cluster.add()]
     conf = configure(
-        [*SMALL, f"runs={tmp_path}", "schedule.duration_seconds=240", "limits.trials=4", "limits.silence_seconds=100"]
+        [*SMALL, f"runs={tmp_path}", "schedule.duration_seconds=240", "limits.trials=8", "limits.silence_seconds=100"]
     )
     killed: list[float] = []
 

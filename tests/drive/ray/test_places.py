@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -112,3 +113,20 @@ def test_what_is_free_and_who_is_to_go_is_at_any_time_what_the_whole_picture_say
         assert set(places.free) == set(wanted) - set(held.values())
         assert set(places.superseded()) == {n for n in elsewhere if is_better or held[n].node in excluded}
         assert list(places.free)[:1] == [] or set(places.free) <= set(wanted)
+
+
+def test_what_may_not_be_used_yet_is_no_place_until_it_may_and_a_node_that_comes_does_not_undo_it() -> None:
+    places = Places(partial(slots, accelerators_per_worker=None))
+    nodes = [node("head", 8, head=True), node("a", 8), node("b", 8)]
+    places.see(nodes)
+    a, b = places.held.wanted
+
+    places.narrow(replace(places.held, wanted=(a,)))
+    places.take(a, 0)
+    assert not places.free
+    places.see([*nodes, node("c", 8)])
+    places.narrow(replace(places.held, wanted=(a,)))
+    assert not places.free
+    places.narrow(places.held)
+
+    assert [slot.node for slot in places.free] == ["b", "c"] and b in places.free

@@ -90,6 +90,9 @@ class RunConf:
     """ray: workers as actors of a Ray cluster; inline: one worker inside the driver, for looking into things."""
     accelerators_per_worker: int | None = None
     """Accelerators of one worker, all on one node; none: all of a node. Declared, nodes without accelerators hold no worker."""
+    metrics_port: int | None = None
+    """Port of Ray's Prometheus endpoint on the driver's host, with the run's figures in it (docs/observability.md); none: no
+    endpoint. On loopback where the run is on this machine alone; else it is open to all who reach that host."""
     dry_run: bool = False
     """Print the plan (workers, budget, first graph, its cost, expected epochs, disk) and stop."""
     resume: str | None = None

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import ClusterConf, Head, Invited, NodesAsked, Place
+from cluster.place import Head, Invited, NodesAsked, NodesConf, Place
 
 REACHED = "aiperf: this host is ready"
 """What a host says when all that it needs is there."""
@@ -43,7 +43,7 @@ class RemoteHost:
 
 
 @dataclass
-class HostsConf(ClusterConf):
+class HostsConf(NodesConf):
     """Hosts that are reached by ssh, without a password. The machine where it is typed holds Ray's head and the driver, and
     trains only where it is in the list too. All share the run's folder."""
 
@@ -76,6 +76,7 @@ class HostsConf(ClusterConf):
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
+        super().check()
         for name, value, least in (
             ("join_seconds", self.join_seconds, 0),
             ("connect_seconds", self.connect_seconds, 1),
@@ -127,7 +128,7 @@ class HostsConf(ClusterConf):
 
     def nodes_asked(self) -> NodesAsked:
         """See `ClusterConf.nodes_asked`."""
-        return NodesAsked(nodes=len(self.listed()))
+        return replace(super().nodes_asked(), nodes=len(self.listed()))
 
     def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
         """See `ClusterConf.asked_for`."""

@@ -179,11 +179,17 @@ def _checked(conf: RunConf, folder: Path | None) -> Checked:
 def _driven(
     conf: RunConf, drive: Callable[[MachinesExecutor, Callable[[Driver], None]], Path], folder: Path | None = None
 ) -> int:
-    from aiperf.drive.machines import machines
+    from aiperf.drive.machines import machines, publisher
 
     try:
         with machines(conf, folder) as executor_of, _shown() as show:
-            folder = drive(executor_of, show)
+            publish = publisher(conf)
+
+            def after_turn(driver: Driver) -> None:
+                show(driver)
+                publish(driver)
+
+            folder = drive(executor_of, after_turn)
     except RunStopped as stopped:
         _ended(stopped.folder)
         raise

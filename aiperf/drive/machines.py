@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol, assert_never
 
 from aiperf.config import RunConf
+from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.preflight import Checked, check_here, depth, judged, nobody_left
 from aiperf.drive.session import Standing
@@ -46,17 +47,17 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
         case Here():
             from aiperf.drive.ray.local_cluster import local_ray
 
-            return local_ray()
+            return local_ray(conf.metrics_port)
         case Head() as head:
             from aiperf.drive.ray.head import head_ray
 
             assert folder is not None, "other hosts join through the run's folder"
-            return head_ray(folder, head)
+            return head_ray(folder, head, conf.metrics_port)
         case Invited() as invited:
             from aiperf.drive.ray.invited_hosts import invited_ray
 
             assert folder is not None, "other hosts join through the run's folder"
-            return invited_ray(folder, invited)
+            return invited_ray(folder, invited, conf.metrics_port)
         case Existing() as existing:
             from aiperf.drive.ray.existing import existing_ray
 
@@ -65,6 +66,15 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
             raise AssertionError("a simulated run has no machines")
         case other:
             assert_never(other)
+
+
+def publisher(conf: RunConf) -> Callable[[Driver], None]:
+    """What puts the run's figures where Ray's endpoint shows them, after each turn; nothing where there is none."""
+    if conf.metrics_port is None and not isinstance(place_of(conf.cluster, os.environ), Existing):
+        return lambda driver: None
+    from aiperf.drive.ray import metrics
+
+    return metrics.publisher()
 
 
 def check(conf: RunConf, folder: Path | None) -> Checked:

@@ -74,6 +74,8 @@ def check_options(conf: RunConf) -> None:
         raise BadConfiguration(f"seed is at least 0; found {conf.seed!r}")
     if conf.executor not in ("ray", "inline"):
         raise BadConfiguration(f"executor is 'ray' or 'inline'; found {conf.executor!r}")
+    if conf.metrics_port is not None:
+        _check_metrics_port(conf)
     if conf.cluster is not None:
         if conf.executor != "ray":
             raise BadConfiguration(
@@ -81,6 +83,18 @@ def check_options(conf: RunConf) -> None:
                 "leave one out"
             )
         check_cluster(conf.cluster)
+
+
+def _check_metrics_port(conf: RunConf) -> None:
+    if not 1 <= conf.metrics_port <= 65535:  # type: ignore[operator]  # its caller has looked
+        raise BadConfiguration(f"metrics_port is between 1 and 65535; found {conf.metrics_port}")
+    of_others = {"ray": "that Ray's own endpoint has the run's figures, where it has one", "simulated": "it has no Ray"}
+    why = "it has no Ray" if conf.executor == "inline" else of_others.get(conf.cluster.kind if conf.cluster else "")
+    if why is not None:
+        where = f"+cluster={conf.cluster.kind}" if conf.cluster else f"executor={conf.executor}"
+        raise BadConfiguration(
+            f"metrics_port opens an endpoint of the run's own Ray; found it with {where}: {why}; leave it out"
+        )
 
 
 def check_cluster(cluster: ClusterConf) -> None:

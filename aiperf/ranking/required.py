@@ -157,6 +157,7 @@ FREE = {
     "name": "of the run's folder",
     "runs": "folder of all runs",
     "seed": "declared beforehand, like the length",
+    "metrics_port": "what is shown of a run while it goes on",
     "accelerators_per_worker": "the paper has both: all of a node, and one",
     "dry_run": "starts no run",
 }

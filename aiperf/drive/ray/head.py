@@ -19,12 +19,14 @@ import msgspec
 import ray
 
 from aiperf.data import hostcache
+from aiperf.drive.ray.metrics import require_endpoint
 from aiperf.drive.ray.ray_environment import (
     TOKEN,
     TOKEN_PATH,
     compiler_caches,
     environment_of_process,
     guarded_environment,
+    metrics_environment,
     ray_parent,
 )
 from aiperf.drive.ray.started_ray import assert_token, read_environment_anew, started_ray
@@ -46,24 +48,29 @@ class HeadAddress(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def head_ray(folder: Path, place: Head) -> Iterator[None]:
+def head_ray(folder: Path, place: Head, metrics_port: int | None = None) -> Iterator[None]:
     """Brings the head up, waits for the other nodes, and ends it, whereupon they leave.
 
     Raises:
         BadConfiguration, RuntimeNotStarted: see `local_cluster.local_ray`.
         NoWorkers: too few nodes have joined in time.
     """
+    if metrics_port is not None:
+        require_endpoint()
     guarded = guarded_environment(os.environ)
     (folder / HEAD).unlink(missing_ok=True)  # of a driver that was killed
     scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
+    added = (
+        guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
+    )
     try:
-        with environment_of_process(guarded | scratch.environment | compiler_caches(os.environ, scratch.path)):
+        with environment_of_process(added):
             read_environment_anew()
             address = place.address or own_address()
             options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
             if not place.trains:
                 options |= {"num_cpus": 0, "num_gpus": 0}
-            with started_ray(scratch.path, **options), _told(folder / HEAD):
+            with started_ray(scratch.path, metrics_port, **options), _told(folder / HEAD):
                 assert_token()
                 await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
                 yield

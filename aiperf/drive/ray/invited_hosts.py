@@ -38,7 +38,7 @@ END_SECONDS = 40.0
 
 
 @contextmanager
-def invited_ray(folder: Path, place: Invited) -> Iterator[None]:
+def invited_ray(folder: Path, place: Invited, metrics_port: int | None = None) -> Iterator[None]:
     """Looks at the hosts, has them join, and brings the head up that they join.
 
     Raises:
@@ -55,7 +55,7 @@ def invited_ray(folder: Path, place: Invited) -> Iterator[None]:
     )
     with _Invitations(folder, place, others).kept() as invitations:
         try:
-            with head_ray(folder, head):
+            with head_ray(folder, head, metrics_port):
                 yield
         except NoWorkers as error:
             raise NoWorkers(f"{error}{invitations.last_words()}") from error

@@ -19,7 +19,14 @@ import msgspec
 
 from aiperf.data import hostcache
 from aiperf.drive.ray.head import HEAD, LOOK_SECONDS, HeadAddress
-from aiperf.drive.ray.ray_environment import MODE, TOKEN, compiler_caches, guarded_environment, ray_parent
+from aiperf.drive.ray.ray_environment import (
+    MODE,
+    TOKEN,
+    compiler_caches,
+    guarded_environment,
+    metrics_environment,
+    ray_parent,
+)
 from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
 from aiperf.journal.journal import NAME
 from aiperf.scratch import Scratch
@@ -75,7 +82,7 @@ def _joined(folder: Path, patience_seconds: float, tie: Tie, *, rejoins: bool, a
     scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
     try:
         environment = os.environ | guarded_environment(os.environ) | {MODE: "token", TOKEN: head.token}
-        environment |= scratch.environment | compiler_caches(os.environ, scratch.path)
+        environment |= scratch.environment | compiler_caches(os.environ, scratch.path) | metrics_environment(None)
         deadline = time.monotonic() + patience_seconds
         tries = 0
         while True:

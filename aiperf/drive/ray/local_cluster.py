@@ -12,26 +12,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiperf.data import hostcache
-from aiperf.drive.ray.ray_environment import compiler_caches, environment_of_process, guarded_environment, ray_parent
+from aiperf.drive.ray.metrics import require_endpoint
+from aiperf.drive.ray.ray_environment import (
+    compiler_caches,
+    environment_of_process,
+    guarded_environment,
+    metrics_environment,
+    ray_parent,
+)
 from aiperf.drive.ray.started_ray import assert_token, read_environment_anew, started_ray
 from aiperf.scratch import Scratch
 
 
 @contextmanager
-def local_ray() -> Iterator[None]:
+def local_ray(metrics_port: int | None = None) -> Iterator[None]:
     """Brings it up, whatever other Ray runs on this machine, and ends it.
 
     Raises:
         BadConfiguration: the environment asks for a Ray without a token, or for a folder too deep for sockets.
         RuntimeNotStarted: Ray did not come up; nothing of it is left.
     """
+    if metrics_port is not None:
+        require_endpoint()
     guarded = guarded_environment(os.environ)
     scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
+    added = (
+        guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
+    )
     try:
         with (
-            environment_of_process(guarded | scratch.environment | compiler_caches(os.environ, scratch.path)),
+            environment_of_process(added),
             _on_loopback(),
-            started_ray(scratch.path),
+            started_ray(scratch.path, metrics_port),
         ):
             _assert_closed()
             yield

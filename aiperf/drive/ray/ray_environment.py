@@ -35,6 +35,11 @@ def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return chosen | {name: environment[name] for name in kept if name in environment}
 
 
+def metrics_environment(metrics_port: int | None) -> dict[str, str]:
+    """Whether a node's agent opens an endpoint for metrics, which asks for no token (Ray 2.60). Ray would, on any port."""
+    return {"RAY_enable_metrics_collection": "0" if metrics_port is None else "1"}
+
+
 def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Where torch.compile and Triton keep what they compile: with the run, unless the user has named a place.
 

@@ -13,7 +13,7 @@ from aiperf.system.control_groups import usable_processors
 
 
 @contextmanager
-def started_ray(folder: Path, **options: Any) -> Iterator[None]:
+def started_ray(folder: Path, metrics_port: int | None = None, **options: Any) -> Iterator[None]:
     """Brings it up, its files in `folder`, and ends it. `options`: of ray.init, besides those that hold for every run.
 
     Raises:
@@ -32,6 +32,8 @@ def started_ray(folder: Path, **options: Any) -> Iterator[None]:
                 # Ray's own 15 would have the ranks give way to whatever else wakes up on the machine. (Ray 2.60)
                 "_system_config": {"worker_niceness": 0},
             }
+            if metrics_port is not None:
+                usual["_metrics_export_port"] = metrics_port
             ray.init(
                 address="local",
                 include_dashboard=False,

@@ -1,0 +1,101 @@
+"""A run over several hosts, by their socket tables: a stranger without the token gets nothing done at any port of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiperf.drive.ray.head import HEAD
+from tests.cluster.hosts_rig import REPOSITORY
+from tests.cluster.ssh_rig import SshRig, missing, ssh_hosts
+from tests.cluster.test_hosts_real import command, folder, on_hosts, trains, wait_for
+from tests.drive.processes import command_line
+from tests.drive.socket_table import listening_sockets
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        missing() is not None and os.environ.get("AIPERF_SSH") != "required", reason=f"no hosts with ssh: {missing()}"
+    ),
+]
+NOTHING_DONE = {12, 16}
+"""Statuses of gRPC: no such method, not authenticated."""
+HEALTH = "/grpc.health.v1.Health/Check"
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshRig]:
+    """Head, worker, and a stranger's machine on the same network."""
+    with ssh_hosts(tmp_path_factory.mktemp("ssh"), 3) as rig:
+        yield rig
+
+
+def answers(rig: SshRig, name: str, addresses: list[str]) -> dict[str, dict[str, Any]]:
+    """What a stranger on that host is answered."""
+    knocking = [*rig.entering(name), "--", sys.executable, str(REPOSITORY / "tests/drive/stranger.py"), *addresses]
+    done = subprocess.run(knocking, capture_output=True, text=True, check=True)
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_a_stranger_without_the_token_gets_nothing_done_at_any_port_of_any_host(rig: SshRig) -> None:
+    first, second, stranger = rig.names
+    process = command(rig, first, *on_hosts(rig, second), "schedule.duration_seconds=1800", "name=open")
+    try:
+        wait_for(trains(rig, "open", {second}), process)
+        token = json.loads((folder(rig, "open") / HEAD).read_text())["token"].encode()
+        sockets = {name: listening_sockets(rig.pids(name)) for name in (first, second)}
+        wide = {
+            f"{rig.address[name]}:{one.port}": one.program
+            for name, there in sockets.items()
+            for one in there
+            if not one.is_loopback and "sshd" not in one.program
+        }
+
+        found = answers(rig, stranger, list(wide))
+
+        assert token not in b"".join(command_line(pid) for name in (first, second) for pid in rig.pids(name))
+        for name in (first, second):
+            programs = " ".join(one.program for one in sockets[name])
+            assert "raylet" in programs and "ray::" in programs, programs
+        spoke: dict[str, str] = {}
+        for address, told in found.items():
+            calls = {method: status for method, status in told["grpc"].items() if status is not None}
+            pages = {request: page for request, page in told["http"].items() if page}
+            health = calls.pop(HEALTH, None)
+            assert set(calls.values()) <= NOTHING_DONE, (wide[address], told)
+            assert all(page.startswith(("401", "403")) for page in pages.values()), (wide[address], told)
+            if calls:
+                assert 16 in calls.values(), f"a service that none of the calls is of: {wide[address]}, {told}"
+                assert health == 0, "the health check of gRPC is the one call that needs no token (docs/security.md)"
+            assert calls or pages or told["raw"] == "", (wide[address], told)
+            spoke[address] = "gRPC" if calls else "HTTP" if pages else "nothing"
+        assert {"gRPC", "HTTP"} <= set(spoke.values()), spoke
+        print("\n".join(f"{address} {spoke[address]} {program}" for address, program in sorted(wide.items())))
+    finally:
+        (folder(rig, "open") / "end-requested").touch()
+        process.communicate(timeout=300)
+
+    for file in folder(rig, "open").rglob("*"):
+        if file.is_file():
+            assert token not in file.read_bytes(), file
+    assert not (folder(rig, "open") / HEAD).exists()
+
+
+def test_the_stranger_knows_a_service_that_lets_everybody_in(rig: SshRig, tmp_path: Path) -> None:
+    """That the test above can fail: a page for everybody, on one of the hosts."""
+    (tmp_path / "metrics").write_text("score 1")
+    serving = [*rig.entering(rig.names[0]), f"--wd={tmp_path}", "--", sys.executable, "-m", "http.server", "8099"]
+    with subprocess.Popen(serving, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            address = f"{rig.address[rig.names[0]]}:8099"
+            wait_for(lambda: answers(rig, rig.names[2], [address])[address]["http"]["GET /metrics"].startswith("200"))
+        finally:
+            server.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -65,6 +66,8 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
         return job.run_here(kept)
     try:
         number = _submitted(job, kept)
+        for each in job.folders:
+            (each / status.JOB).write_text(json.dumps({"kind": cluster.kind, "job": number}))
         print(f"job {number} is submitted; its script: {kept}")
         print(f"the run: {', '.join(map(str, job.folders))}")
         return _followed(job, number) if cluster.wants_following else 0
@@ -72,6 +75,7 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
         if is_new:
             kept.unlink()
             for each in job.folders:
+                (each / status.JOB).unlink(missing_ok=True)
                 each.rmdir()
         raise SchedulerRefused(str(error)) from error
 

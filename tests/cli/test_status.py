@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.cli.status import lines
+from aiperf.__main__ import main
+from aiperf.cli.status import JOB, lines
 from aiperf.errors import NoSuchRun
 from aiperf.units import flops_per_second
 
@@ -23,7 +24,7 @@ def test_a_run_that_is_over_is_told_with_its_score(tmp_path: Path) -> None:
     folder, written = journal(tmp_path, (GOLDEN / "resumed-v4.jsonl").read_bytes())
     score = json.loads((GOLDEN / "resumed-v4.score.json").read_text())
 
-    first, figures, _ = lines(folder, written + 5.0)
+    first, figures, *_ = lines(folder, written + 5.0)
 
     assert "ended (duration)" in first
     assert f"score {flops_per_second(score['flops_per_second'])} · " in figures
@@ -33,10 +34,32 @@ def test_a_run_that_goes_on_is_told_with_when_it_was_last_heard_of(tmp_path: Pat
     whole = (GOLDEN / "resumed-v4.jsonl").read_bytes().splitlines(keepends=True)
     folder, written = journal(tmp_path, b"".join(whole[:12]) + whole[12][:20])  # the driver is just writing a line
 
-    first, _, workers = lines(folder, written + 5.0)
+    first, _, workers, *_ = lines(folder, written + 5.0)
 
     assert "last heard of 5.0 s ago" in first
     assert "workers up" in workers
+
+
+def test_a_run_tells_its_job_its_driver_its_pauses_and_whom_it_lost_for_people_and_for_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, written = journal(tmp_path, (GOLDEN / "resumed-v4.jsonl").read_bytes())
+    (folder / JOB).write_text('{"kind": "slurm", "job": "17"}')
+    kept = [json.loads(line) for line in (GOLDEN / "resumed-v4.jsonl").read_text().splitlines()]
+    resumed = [line for line in kept if line.get("type", line.get("event")) == "RunResumed" or "down_seconds" in line]
+
+    told = "\n".join(lines(folder, written + 5.0))
+    assert main(["status", "--json", str(folder)]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert found["job"] == {"kind": "slurm", "job": "17"}
+    assert "job 17 of slurm" in told
+    assert found["resumes"] == len(resumed) > 0
+    assert found["down_seconds"] == pytest.approx(sum(line["down_seconds"] for line in resumed))
+    assert f"resumed {found['resumes']} times" in told
+    assert found["driver_host"] == resumed[-1]["machine"]["host"]
+    assert f"driver on {found['driver_host']}" in told
+    assert len(found["lost"]) == min(3, found["workers_lost"])
 
 
 def test_a_run_of_which_not_one_line_stands_is_named(tmp_path: Path) -> None:

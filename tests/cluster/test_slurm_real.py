@@ -15,9 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.journal.events import RunEnded, RunResumed, RunStarted, TrialPrepared, WorkerJoined, WorkerLost
+from aiperf.journal.events import (
+    AnyEvent,
+    EpochFinished,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TrialPrepared,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+)
 from aiperf.journal.journal import read
 from aiperf.report.gather import gather
+from aiperf.simulate.audit.journal_audit import audit
 from tests.cluster.hosts_rig import REPOSITORY
 from tests.cluster.slurm_rig import SlurmRig, missing, slurm
 
@@ -225,3 +236,51 @@ def test_within_an_allocation_the_run_takes_place_there(rig: SlurmRig) -> None:
     *_, last = read(folder(rig, "salloc"))
     assert isinstance(last, RunEnded)
     assert last.reason == "duration"
+
+
+def test_worker_jobs_that_come_and_go_take_part_while_they_are_there(rig: SlurmRig) -> None:
+    words = ("schedule.duration_seconds=150", "schedule.warmup_seconds=10", "cluster.nodes=2", "name=elastic")
+    process = command(rig, *words)
+    wait_for(trains(rig, "elastic"))
+    run = folder(rig, "elastic")
+    join = f"{sys.executable} -m aiperf join {run}"
+
+    job = rig.ask("sbatch", "--parsable", "--nodes=1", "--exclusive", f"--output={run}/joined.log", f"--wrap={join}")
+    wait_for(lambda: len({event.worker for event in trained(run)}) == 2)
+    rig.ask("scancel", job)
+    status, said = ended(process)
+
+    assert status == 0, said
+    events = list(read(run))
+    first, came = (event for event in events if isinstance(event, WorkerJoined))
+    assert [event.worker for event in events if isinstance(event, WorkerLost)] == [came.worker]
+    assert first.host != came.host
+    assert any(event.at > lost_at(events) for event in trained(run)), "the other went on"
+    audit(events)
+    assert gather(iter(events)).score.valid
+
+
+def trained(run: Path) -> list[TrialStarted]:
+    """Of the trials, those of which an epoch has ended."""
+    events = list(read(run))
+    ended = {event.trial for event in events if isinstance(event, EpochFinished)}
+    return [event for event in events if isinstance(event, TrialStarted) and event.trial in ended]
+
+
+def lost_at(events: list[AnyEvent]) -> float:
+    return next(event.at for event in events if isinstance(event, WorkerLost))
+
+
+def test_equal_runs_one_after_the_other_have_a_folder_each(rig: SlurmRig) -> None:
+    words = ("schedule.duration_seconds=30", "schedule.warmup_seconds=5", "cluster.nodes=1", "cluster.repeat=2")
+    status, said = ended(command(rig, *words, "name=twice"))
+
+    assert status == 0, said
+    runs = sorted((rig.folder / "runs").glob("*-twice-*"))
+    assert [run.name[-2:] for run in runs] == ["-1", "-2"]
+    journals = [list(read(run)) for run in runs]
+    for events in journals:
+        assert isinstance(events[-1], RunEnded)
+        assert events[-1].reason == "duration"
+    starts = [event for events in journals for event in events if isinstance(event, RunStarted)]
+    assert starts[0].config == starts[1].config, "they are equal"

@@ -6,6 +6,8 @@ a field's own line holds its default. A misspelt option, group or choice is refu
 
 from __future__ import annotations
 
+import functools
+import operator
 import types
 import typing
 from collections.abc import Sequence
@@ -88,8 +90,9 @@ class RunConf:
     """Starting graph: a name (`python -m aiperf flops` lists them) or a JSON file; none: the data set's usual one."""
     executor: str = "ray"
     """ray: workers as actors of a Ray cluster; inline: one worker inside the driver, for looking into things."""
-    accelerators_per_worker: int | None = None
-    """Accelerators of one worker, all on one node; none: all of a node. Declared, nodes without accelerators hold no worker."""
+    accelerators_per_worker: int | str | None = None
+    """Accelerators of one worker; none: all of a node. More than a node has: a worker of several whole nodes. all: one worker
+    of everything, also on nodes without accelerators. A number declared, those hold no worker."""
     metrics_port: int | None = None
     """Port of Ray's Prometheus endpoint on the driver's host, with the run's figures in it (docs/observability.md); none: no
     endpoint. On loopback where the run is on this machine alone; else it is open to all who reach that host."""
@@ -127,7 +130,7 @@ def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
 
 def _without_none(hint: Any) -> Any:
     if isinstance(hint, types.UnionType):
-        (hint,) = (each for each in hint.__args__ if each is not types.NoneType)
+        return functools.reduce(operator.or_, (each for each in hint.__args__ if each is not types.NoneType))
     return hint
 
 
@@ -320,7 +323,7 @@ def _law(hint: Any) -> str:
     ('a whole number or null', 'a list, each of which is a number')
     """
     if isinstance(hint, types.UnionType):
-        return f"{_law(_without_none(hint))} or null"
+        return " or ".join("null" if each is types.NoneType else _law(each) for each in hint.__args__)
     if typing.get_origin(hint) is list:
         return f"a list, each of which is {_law(hint.__args__[0])}"
     return _LAWS[hint]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,6 +32,11 @@ from aiperf.system.describe import System, describe
 
 class Gate(Protocol):
     """Which nodes may hold a worker: see `drive.ray.gate`, which knows what `nodes` and `there` are."""
+
+    @property
+    def excluded(self) -> AbstractSet[str]:
+        """Nodes that are to hold no worker, by Ray's identifiers."""
+        ...
 
     def look(self, nodes: Sequence[Mapping[str, Any]], there: Any) -> tuple[Any, list[Inspected]]:
         """The places that may be used now, and what is new of nodes that were checked."""

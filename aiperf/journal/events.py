@@ -126,6 +126,9 @@ class WorkerJoined(Event, frozen=True, kw_only=True):
     collective: str
     """What exchanges gradients, with its version: 'horovod 0.28.1 (gloo)', 'torch 2.13.0 (gloo)', 'none'."""
     machine: dict[str, Any]
+    """Of `host`."""
+    hosts: tuple[str, ...] = ()
+    """All of the worker's hosts, where it has several; `host`, which leads, is the first."""
 
 
 class WorkerLost(Event, frozen=True, kw_only=True):

@@ -97,6 +97,8 @@ class WorkerUp(_Message, frozen=True, kw_only=True):
     device_memory_bytes: int
     collective: str
     machine: dict[str, Any]
+    hosts: tuple[str, ...] = ()
+    """All of its hosts, `host` first, where it has several."""
 
 
 class WorkerDown(_Message, frozen=True, kw_only=True):

@@ -226,6 +226,11 @@ class Validator:
         whole("worker", event.worker, 0, LARGEST)
         whole("ranks", event.ranks, 1, LARGEST)
         whole("device_memory_bytes", event.device_memory_bytes, 0, LARGEST_COUNT)
+        must(
+            not event.hosts or event.hosts[0] == event.host,
+            f"the first of a worker's hosts is the one that leads, {event.host!r}",
+            repr(event.hosts),
+        )
         if event.worker in self._seen_workers:
             raise Unlawful(f"a worker's number is its own for ever; {event.worker!r} joins once more")
         self._seen_workers.add(event.worker)

@@ -16,6 +16,7 @@ from aiperf.data.survey import describe, is_indexed, is_seen
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.plan import Plan, check_options, make_plan, starting_graph
+from aiperf.planning.worker_shape import ALL
 from aiperf.train.trainer_config import ranks_of_worker
 from cluster.place import NodesAsked
 from morphism import Graph
@@ -85,6 +86,10 @@ def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
 def expected(conf: RunConf, nodes: NodesAsked) -> Expected:
     """A worker on nodes of which so much is declared."""
     declared = conf.accelerators_per_worker
+    if declared == ALL and nodes.nodes != 1:  # how many nodes its worker has is known when they are there
+        ranks = conf.trainer.ranks
+        memory = conf.budget.memory_bytes or conf.trainer.memory_limit_bytes
+        return Expected(None, ranks, None, memory, nodes.accelerator if nodes.accelerators else None)
     accelerators = declared if isinstance(declared, int) else nodes.accelerators
     trainer, ranks = conf.trainer, None
     if accelerators or trainer.ranks is not None or trainer.collective == "none":
@@ -104,7 +109,9 @@ def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
     each = conf.accelerators_per_worker
     if nodes.nodes is None or not nodes.accelerators or not (each is None or isinstance(each, int)):
         return None
-    first = nodes.nodes * (nodes.accelerators // (each or nodes.accelerators))
+    each = each or nodes.accelerators
+    spans = each > nodes.accelerators
+    first = nodes.nodes * nodes.accelerators // each if spans else nodes.nodes * (nodes.accelerators // each)
     more = "" if nodes.most_nodes is None else f", up to {nodes.most_nodes} nodes' later"
     return f"{first} on {nodes.nodes} nodes{more}"
 

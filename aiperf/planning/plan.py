@@ -20,7 +20,7 @@ from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
-from aiperf.planning.worker_shape import STEPS
+from aiperf.planning.worker_shape import STEPS, accelerators_declared
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import LEAST
 from cluster.place import ClusterConf
@@ -69,6 +69,7 @@ def check_options(conf: RunConf) -> None:
     conf.schedule.check()
     conf.limits.check()
     conf.preflight.check()
+    accelerators_declared(conf.accelerators_per_worker)
     _folder_name(conf)
     if conf.seed < 0:
         raise BadConfiguration(f"seed is at least 0; found {conf.seed!r}")

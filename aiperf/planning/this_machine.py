@@ -7,7 +7,7 @@ from dataclasses import replace
 from aiperf.config import RunConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
-from aiperf.planning.worker_shape import shape_of
+from aiperf.planning.worker_shape import accelerators_declared, shape_of
 from aiperf.system.describe import describe
 
 
@@ -18,11 +18,11 @@ def this_machine(conf: RunConf) -> WorkerShape:
         BadConfiguration: this machine holds no such worker.
     """
     system = describe()
-    declared = conf.accelerators_per_worker
-    if declared is not None and not 1 <= declared <= len(system.accelerators):
+    declared = accelerators_declared(conf.accelerators_per_worker)
+    if declared is not None and declared > len(system.accelerators):
         raise BadConfiguration(
-            f"accelerators_per_worker is at least 1; found {declared}, and this machine shows {len(system.accelerators)}: "
-            "leave it out to take all"
+            f"on one machine a worker has at most its accelerators; found accelerators_per_worker={declared}, and this machine "
+            f"shows {len(system.accelerators)}: leave it out to take all"
         )
     trainer = replace(conf.trainer, ranks=1) if conf.executor == "inline" else conf.trainer
     accelerators = declared or len(system.accelerators)

@@ -17,8 +17,25 @@ from aiperf.journal.messages import WorkerUp
 from aiperf.system.describe import System
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
+ALL = "all"
+"""accelerators_per_worker: one worker of everything."""
 STEPS = 20
 """An epoch has at least so many, so that a large batch does not end in a handful of updates."""
+
+
+def accelerators_declared(declared: int | str | None) -> int | None:
+    """How many accelerators a worker is said to have (accelerators_per_worker); None: all of a node, or of all nodes.
+
+    Raises:
+        BadConfiguration: neither a number nor all.
+    """
+    if declared is None or declared == ALL:
+        return None
+    if not isinstance(declared, int) or declared < 1:
+        raise BadConfiguration(
+            f"accelerators_per_worker is at least 1, or {ALL!r}; found {declared!r}: leave it out to take all of a node"
+        )
+    return declared
 
 
 def shape_of(
@@ -58,6 +75,18 @@ def shape_of(
         ranks=ranks,
         cores=cores,
         memory_bytes=memory,
+    )
+
+
+def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
+    """That of a worker which has these on its hosts."""
+    return WorkerShape(
+        source=source,
+        device=", ".join(sorted({shape.device for shape in hosts})),
+        accelerators=sum(shape.accelerators for shape in hosts),
+        ranks=sum(shape.ranks for shape in hosts),
+        cores=sum(shape.cores for shape in hosts),
+        memory_bytes=min(shape.memory_bytes for shape in hosts),
     )
 
 
@@ -107,7 +136,8 @@ def breach(terms: Terms, up: WorkerUp, accelerators: int) -> str | None:
     if terms.memory_bytes is None:
         return None
     # A processor's worker says what memory is free just now; the plan, like a container's limit, is of what it may use.
-    memory = up.device_memory_bytes if accelerators else int(up.machine["usable_memory_bytes"]) // up.ranks
+    on_host = -(-up.ranks // max(1, len(up.hosts)))
+    memory = up.device_memory_bytes if accelerators else int(up.machine["usable_memory_bytes"]) // on_host
     if memory < terms.memory_bytes:
         return (
             f"networks are proposed up to {terms.memory_bytes} bytes of training memory; a rank here has {memory}: begin a run "

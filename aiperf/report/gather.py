@@ -235,7 +235,7 @@ def _systems(run: Collected) -> tuple[SystemFacts, ...]:
                 set(),
             )
         facts, hosts = rows[key]
-        hosts.add(joined.host)
+        hosts.update(joined.hosts or (joined.host,))
         rows[key] = (
             dataclasses.replace(
                 facts, hosts=len(hosts), workers=facts.workers + 1, accelerators=facts.accelerators + joined.ranks

@@ -101,6 +101,7 @@ def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
                     device_memory_bytes=word.device_memory_bytes,
                     collective=word.collective,
                     machine=word.machine,
+                    hosts=word.hosts,
                 )
             ]
         case WorkerDown():

@@ -175,7 +175,12 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits
 
     What their devices did after that is in no figure, and nothing else would show it.
     """
-    until = {one.worker: one.recorded_until for one in telemetry.workers}
+    until: dict[int, float | None] = {}
+    for one in telemetry.workers:  # of several hosts, the one of which least is known
+        heard_of = (
+            one.recorded_until if one.worker not in until else min(until[one.worker] or 0.0, one.recorded_until or 0.0)
+        )
+        until[one.worker] = heard_of
     ended = [
         (worked - (until.get(worker) or 0.0), worker, worked)
         for worker, worked in worked_until.items()

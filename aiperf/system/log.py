@@ -8,6 +8,7 @@ the score does not depend on telemetry, and the lines around it are as good as b
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -67,9 +68,9 @@ _decoder = msgspec.json.Decoder(Session | Look)
 _READING = DeviceSample.__struct_fields__
 
 
-def path(run_folder: Path, worker: int) -> Path:
-    """Where a worker's telemetry lies in a run's folder."""
-    return run_folder / "telemetry" / f"{worker}.jsonl"
+def path(run_folder: Path, worker: int, host: int = 0) -> Path:
+    """Where a worker's telemetry lies in a run's folder; `host`: of which of its hosts, 0 being the one that leads."""
+    return run_folder / "telemetry" / (f"{worker}.{host}.jsonl" if host else f"{worker}.jsonl")
 
 
 class Log:
@@ -121,8 +122,8 @@ def read(folder: Path) -> Iterator[Record]:
 
 
 def files(folder: Path) -> list[Path]:
-    """The telemetry files of a run's telemetry/, by the number of their worker."""
-    return sorted(folder.glob("*.jsonl"), key=lambda file: (len(file.stem), file.stem))
+    """The telemetry files of a run's telemetry/, by the numbers of their worker and of its host."""
+    return sorted(folder.glob("*.jsonl"), key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
 
 
 def read_file(file: Path) -> Iterator[Record]:

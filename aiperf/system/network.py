@@ -1,7 +1,9 @@
-"""The host's network: its interfaces and InfiniBand ports with their speed, as the kernel says."""
+"""The host's network: its interfaces and InfiniBand ports with their speed, as the kernel says in /sys/class; and which
+interface has an address."""
 
 from __future__ import annotations
 
+import array
 import fcntl
 import ipaddress
 import re
@@ -33,6 +35,42 @@ def links(sys: Path = Path("/sys")) -> tuple[Link, ...]:
     return (*(_interface(path) for path in physical or interfaces), *_ports(sys / "class/infiniband"))
 
 
+def interface_of(address: str) -> str:
+    """The interface of this host that has an IPv4 address.
+
+    Raises:
+        OSError: none has it.
+    """
+    if ipaddress.ip_address(address).is_loopback:
+        return "lo"  # all of 127.0.0.0/8 is its, whatever addresses it shows
+    there = _addresses()
+    if address not in there:
+        raise OSError(
+            f"the ranks of several hosts meet over the interface that has the cluster's address; no interface of this host has "
+            f"{address}: found {', '.join(f'{name} with {where}' for where, name in there.items()) or 'none'}"
+        )
+    # an address that was added to an interface may have a name of its own: eth0:1
+    return there[address].partition(":")[0]
+
+
+_SIOCGIFCONF = 0x8912
+_RECORD_BYTES = 40
+
+
+def _addresses() -> dict[str, str]:
+    """The interface's name for each IPv4 address of this host (netdevice(7))."""
+    room = array.array("B", bytes(_RECORD_BYTES * 1024))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        where = room.buffer_info()
+        answer = fcntl.ioctl(asking, _SIOCGIFCONF, struct.pack("iP", where[1], where[0]))
+    records = room.tobytes()[: struct.unpack("iP", answer)[0]]
+    found = {}
+    for at in range(0, len(records), _RECORD_BYTES):
+        name = records[at : at + 16].partition(b"\0")[0].decode()
+        found[socket.inet_ntoa(records[at + 20 : at + 24])] = name
+    return found
+
+
 def _interface(path: Path) -> Link:
     megabits = _read(path / "speed")  # -1 or an error where the driver does not say, or the link is down
     speed = int(megabits) * 1_000_000 if megabits is not None and megabits.isdecimal() and int(megabits) else None
@@ -58,21 +96,3 @@ def _read(file: Path) -> str | None:
         return file.read_text().strip() or None
     except OSError:  # not there, or EINVAL of a link that is down: not known
         return None
-
-
-_SIOCGIFADDR = 0x8915  # linux/sockios.h
-
-
-def interface_of(address: str) -> str:
-    """The interface that carries this IPv4 address on this host. Raises OSError where none does."""
-    if ipaddress.ip_address(address).is_loopback:
-        return "lo"  # all of 127.0.0.0/8 is its, though it shows one
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            try:
-                told = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:  # it has none
-                continue
-            if socket.inet_ntoa(told[20:24]) == address:
-                return name
-    raise OSError(f"no interface of this host carries {address}")

@@ -48,7 +48,7 @@ class DeviceTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTelemetry:
-    """What the last session of a worker said of itself."""
+    """What the last session of a worker said of itself; of one that has several hosts, on one of them."""
 
     worker: int
     host: str
@@ -231,6 +231,10 @@ class _Sum:
         )
 
 
+_Place = tuple[int, str]
+"""A worker and one of its hosts."""
+
+
 def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemetry:
     """Add up the records of `log.read` between two moments, in seconds since the run began.
 
@@ -239,9 +243,9 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
     """
     if not window[0] < window[1]:
         raise ValueError(f"a window ends after it begins; this one is {window!r}")
-    sums: dict[tuple[int, str], _Sum] = {}
-    sessions: dict[int, Session] = {}
-    recorded_until: dict[int, float] = {}
+    sums: dict[tuple[_Place, str], _Sum] = {}
+    sessions: dict[_Place, Session] = {}
+    recorded_until: dict[_Place, float] = {}
     damaged: dict[str, DamagedFile] = {}
     courses: dict[Kind, GrowingCourse] = {}
     for record in records:
@@ -250,21 +254,23 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
                 before = damaged.get(file) or DamagedFile(file, line, why, 0)
                 damaged[file] = replace(before, lines=before.lines + 1)
             case Session():
-                sessions[record.worker] = record
+                place = (record.worker, record.host)
+                sessions[place] = record
                 for device in record.devices:
                     course = courses.setdefault(device.kind, GrowingCourse(device.kind, window[1]))
-                    sums.setdefault((record.worker, device.id), _Sum(record, device, course)).begin(record, device)
+                    sums.setdefault((place, device.id), _Sum(record, device, course)).begin(record, device)
             case Sample(session, device, look):
                 gap_seconds = GAP_INTERVALS * session.interval_seconds
                 if look.at <= window[1] + gap_seconds:
-                    sums[session.worker, device.id].add(look, window, gap_seconds)
-                    recorded_until[session.worker] = look.at
+                    place = (session.worker, session.host)
+                    sums[place, device.id].add(look, window, gap_seconds)
+                    recorded_until[place] = look.at
     return Telemetry(
         window=window,
-        workers=tuple(_worker(session, recorded_until.get(worker)) for worker, session in sorted(sessions.items())),
+        workers=tuple(_worker(session, recorded_until.get(place)) for place, session in sorted(sessions.items())),
         devices=tuple(
-            one.result(window, recorded_until.get(worker, one.session.at), GAP_INTERVALS * one.session.interval_seconds)
-            for (worker, _), one in sums.items()
+            one.result(window, recorded_until.get(place, one.session.at), GAP_INTERVALS * one.session.interval_seconds)
+            for (place, _), one in sums.items()
         ),
         damaged=tuple(damaged.values()),
         courses=tuple(course.course() for _, course in sorted(courses.items())),

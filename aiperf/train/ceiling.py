@@ -27,16 +27,17 @@ class DoesNotFit(Exception):
     """Out of memory, or by the model sure to be."""
 
 
-def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collective) -> int:
+def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collective, on_host: int) -> int:
     """Bytes that each rank may use: `conf.memory_limit_bytes`, the accelerator's memory, or the host's divided by its ranks.
 
-    The least that any rank found, so that all judge a batch alike without asking each other. All ranks must call it."""
+    The least that any rank found, so that all judge a batch alike without asking each other. All ranks must call it.
+    `on_host`: how many of them are on this rank's host."""
     if conf.memory_limit_bytes is not None:
         own = conf.memory_limit_bytes
     elif device.type == "cuda":
         own = torch.cuda.get_device_properties(device).total_memory
     else:
-        own = available_bytes() // collective.ranks
+        own = available_bytes() // on_host
     found = collective.total([own if rank == collective.rank else 0 for rank in range(collective.ranks)])
     return int(min(found))
 

@@ -161,9 +161,10 @@ class _Attempt:
         context, order = self._context, self._order
         # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, context.collective.rank))
-        self._counted = (
-            context.liveness.images()
-        )  # all ranks are at the same point here: none has begun the epoch's first step
+        # all ranks are at the same point here: none has begun the epoch's first step. They are asked, since what those of other
+        # hosts did in the epoch before may not have been heard of yet, and would count for this one
+        so_far = context.collective.total([float(images) for images in context.liveness.own_images()])
+        self._counted = (round(so_far[0]), round(so_far[1]))
         context.timeline.anchor()
         steps = context.data.training_steps(ready.batch, context.collective.ranks)
         whole = steps[-1].stop + context.data.validation_images
@@ -285,7 +286,8 @@ class _Attempt:
 
     def _newly_counted(self) -> tuple[int, int]:
         """Training and validation images that all ranks have processed since this was last asked."""
-        before, self._counted = self._counted, self._context.liveness.images()
+        before, now = self._counted, self._context.liveness.images()
+        self._counted = (max(before[0], now[0]), max(before[1], now[1]))
         return self._counted[0] - before[0], self._counted[1] - before[1]
 
     def _fetched(self, batches: Iterator[Batch]) -> Iterator[Batch]:

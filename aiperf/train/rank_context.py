@@ -36,7 +36,12 @@ class Liveness(Protocol):
         ...
 
     def images(self) -> tuple[int, int]:
-        """Training and validation images that all ranks have processed since they were started."""
+        """Training and validation images that all ranks have processed since they were started, as far as it is known here:
+        those of other hosts are heard of a little later."""
+        ...
+
+    def own_images(self) -> tuple[int, int]:
+        """Those of this rank."""
         ...
 
     def is_asked_for_sums(self) -> bool:
@@ -61,6 +66,9 @@ class Unwatched:
         self._images = (trained + training, validated + validation)
 
     def images(self) -> tuple[int, int]:
+        return self._images
+
+    def own_images(self) -> tuple[int, int]:
         return self._images
 
     def is_asked_for_sums(self) -> bool:
@@ -98,8 +106,10 @@ class RankContext:
         collective: Collective,
         writer: Writer | None,
         liveness: Liveness | None = None,
+        on_host: int = 1,
     ) -> RankContext:
         """Also sets torch's process-wide switches of precision and, on a processor, keeps the process's freed memory.
+        `on_host`: how many ranks share this one's host.
 
         Raises BadConfiguration for a precision or a way of launching that the device lacks."""
         modes_of(conf, on_cuda=device.type == "cuda")
@@ -115,7 +125,7 @@ class RankContext:
             collective=collective,
             precision=precision,
             timeline=timeline_of(device),
-            memory_bytes=memory_of_rank(conf, device, collective),
+            memory_bytes=memory_of_rank(conf, device, collective, on_host),
             writer=writer,
             liveness=liveness or Unwatched(),
         )

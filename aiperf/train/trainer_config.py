@@ -6,7 +6,8 @@ silent rank is waited for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from aiperf.errors import BadConfiguration
@@ -133,6 +134,36 @@ def ranks_of_worker(conf: TrainerConf, accelerators: int, cores: int) -> int:
     if conf.collective == "none":
         return 1
     return accelerators or min(2, cores)
+
+
+def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[int]:
+    """How many ranks a worker has on each of its hosts, of which each has so many accelerators and cores for it.
+
+    >>> ranks_of_hosts(TrainerConf(), [(8, 64), (4, 64)]), ranks_of_hosts(TrainerConf(ranks=6), [(0, 2), (0, 2)])
+    ([8, 4], [3, 3])
+
+    Raises:
+        BadConfiguration: `conf.ranks` cannot be divided among them, or is more than there are accelerators.
+    """
+    if conf.ranks is not None and conf.ranks % len(hosts):
+        raise BadConfiguration(
+            f"the ranks of a worker are equally many on each of its hosts; found trainer.ranks={conf.ranks} for {len(hosts)} "
+            "hosts: use a multiple, or leave it out"
+        )
+    if conf.collective == "none" and len(hosts) > 1:
+        raise BadConfiguration(
+            f"trainer.collective='none' is one rank, and a worker has one on each of its hosts at least; found {len(hosts)} "
+            f"hosts: take {COLLECTIVES_IN_WORDS}, or lower accelerators_per_worker"
+        )
+    own = conf if conf.ranks is None else replace(conf, ranks=conf.ranks // len(hosts))
+    ranks = [ranks_of_worker(own, accelerators, cores) for accelerators, cores in hosts]
+    for count, (accelerators, _) in zip(ranks, hosts, strict=True):
+        if accelerators and count > accelerators:
+            raise BadConfiguration(
+                f"a rank needs an accelerator of its own; found trainer.ranks={sum(ranks)} for "
+                f"{sum(has for has, _ in hosts)}: use at most that many"
+            )
+    return ranks
 
 
 def _one_of(option: str, value: str, legal: tuple[str, ...]) -> None:

@@ -188,6 +188,12 @@ def test_this_machine_cannot_be_planned_with_more_accelerators_than_it_shows() -
     conf = configure([])
     there = len(describe().accelerators)
 
-    for declared in (there + 1, 0, -1):
-        with pytest.raises(BadConfiguration, match=f"this machine shows {there}"):
+    for declared, law in (
+        (there + 1, f"this machine shows {there}"),
+        (0, "at least 1"),
+        (-1, "at least 1"),
+        ("al", "'all'"),
+    ):
+        with pytest.raises(BadConfiguration, match=law):
             this_machine(replace(conf, accelerators_per_worker=declared))
+    assert this_machine(replace(conf, accelerators_per_worker="all")) == this_machine(conf)

@@ -116,7 +116,7 @@ def test_a_rank_decodes_and_computes_on_its_share_of_its_workers_cores_not_of_th
             started.append((setup.threads, setup.cores))  # type: ignore[attr-defined]
             raise InterruptedError("noted")
 
-    monkeypatch.setattr("aiperf.train.ranks.started_group.RankProcess", Noting)
+    monkeypatch.setattr("aiperf.train.ranks.host_ranks.RankProcess", Noting)
     conf = TrainerConf(ranks=ranks)
     group = RankGroup(
         conf, ImagesConf(root=str(tmp_path)), encode(start("resnet20")), tmp_path, accelerators=0, cores=cores

@@ -19,6 +19,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.news import Heard, Parcel
 from aiperf.drive.ray.shared_folder import check_shared
+from aiperf.drive.ray.slots import Share
 from aiperf.journal.messages import Drop, HelperDown, Propose, Proposed, Sum, Train, Unproposed, Word, WorkerUp
 from aiperf.rules.proposals import Proposer, make
 from aiperf.system import telemetry
@@ -48,6 +49,10 @@ class WorkerPlan:
     started_unix: float
     word: str | None = None
     """What stands in the run's folder for all workers to see; None: it has not been written yet."""
+    address: str = ""
+    """Of the worker's node, as the cluster reaches it."""
+    others: tuple[Share, ...] = ()
+    """What the worker has of other nodes; those that stand above are of the one that leads."""
 
 
 class Group(Protocol):
@@ -75,9 +80,13 @@ OpenGroup = Callable[[WorkerPlan], Group]
 
 
 def open_ranks(plan: WorkerPlan) -> Group:
-    """The ranks that train in a real run."""
+    """The ranks that train in a real run, on all of the worker's hosts."""
+    from aiperf.drive.ray.rank_hosts import RankHosts
     from aiperf.train.ranks.group import RankGroup
+    from aiperf.train.ranks.host_ranks import Recipe
 
+    recipe = Recipe(plan.trainer, plan.dataset, plan.start_graph, plan.folder, plan.cores, plan.worker)
+    rank_hosts = RankHosts(recipe, plan.others, plan.started_unix, plan.word)
     return RankGroup(
         plan.trainer,
         plan.dataset,
@@ -86,6 +95,9 @@ def open_ranks(plan: WorkerPlan) -> Group:
         accelerators=plan.accelerators,
         cores=plan.cores,
         worker=plan.worker,
+        address=plan.address,
+        others=rank_hosts.hosts,
+        on_close=rank_hosts.close,
     )
 
 
@@ -159,6 +171,7 @@ class WorkerHost:
                     device_memory_bytes=ready.device_memory_bytes,
                     collective=ready.collective,
                     machine=machine,
+                    hosts=ready.hosts,
                 )
             ],
         )

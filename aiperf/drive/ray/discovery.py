@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -14,8 +15,9 @@ from aiperf.config import RunConf
 from aiperf.drive.ray.slots import Slot, Slots, slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import WorkerShape
-from aiperf.planning.worker_shape import common, shape_of
+from aiperf.planning.worker_shape import ALL, common, shape_of, together
 from aiperf.system.describe import System, describe
+from aiperf.train.trainer_config import ranks_of_hosts
 
 PROBE_SECONDS = 120.0
 """Nodes that have not described themselves by then are not asked again: their workers are held to the others' plan."""
@@ -36,25 +38,23 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
         NoWorkers: there is none, or none answers.
         BadConfiguration: what the nodes have makes no worker of this configuration.
     """
-    there = _awaited(conf, patience_seconds)
+    there = _awaited(conf, patience_seconds, excluded)
     of_node: dict[str, Slot] = {}
     for slot in there.wanted:
-        if slot.node in excluded:
+        if any(share.node in excluded for share in slot.shares):
             continue
         of_node.setdefault(slot.node, slot)
-    asked = {_ask(node): slot for node, slot in of_node.items()}
+    asked = {_ask(share.node): share for slot in of_node.values() for share in slot.shares}
     done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS)
-    shapes: list[WorkerShape] = []
-    silent = [slot.address for call, slot in asked.items() if call not in done]
+    silent = [share.address for call, share in asked.items() if call not in done]
+    systems: dict[str, System] = {}
     for call in done:
-        slot = asked[call]
         try:
-            system: System = ray.get(call)
+            systems[asked[call].node] = ray.get(call)
         except RayError as error:
-            silent.append(f"{slot.address} ({str(error).strip().splitlines()[-1]})")
-            continue
-        source = f"{system.host}, {slot.address}"
-        shapes.append(shape_of(system, slot.accelerators, slot.cores, conf.trainer, conf.budget.memory_bytes, source))
+            silent.append(f"{asked[call].address} ({str(error).strip().splitlines()[-1]})")
+    complete = [slot for slot in of_node.values() if all(share.node in systems for share in slot.shares)]
+    shapes = [_shape(conf, slot, systems) for slot in complete]
     if not shapes:
         raise NoWorkers(f"a plan is made of the workers' nodes; none of them answered: {', '.join(silent)}")
     if len(shapes) == 1 and not silent:
@@ -63,18 +63,38 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
     return common(shapes, source)
 
 
-def _awaited(conf: RunConf, patience_seconds: float) -> Slots:
+def _shape(conf: RunConf, slot: Slot, systems: Mapping[str, System]) -> WorkerShape:
+    shares = slot.shares
+    own = conf.trainer
+    if len(shares) > 1:
+        ranks_of_hosts(own, [(share.accelerators, share.cores) for share in shares])  # or it says why not
+        own = own if own.ranks is None else replace(own, ranks=own.ranks // len(shares))
+    shapes = [
+        shape_of(
+            systems[share.node],
+            share.accelerators,
+            share.cores,
+            own,
+            conf.budget.memory_bytes,
+            f"{systems[share.node].host}, {share.address}",
+        )
+        for share in shares
+    ]
+    return shapes[0] if len(shapes) == 1 else together(shapes, "; ".join(shape.source for shape in shapes))
+
+
+def _awaited(conf: RunConf, patience_seconds: float, excluded: Collection[str]) -> Slots:
     deadline = time.monotonic() + patience_seconds
     while True:
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        there = slots(nodes, conf.accelerators_per_worker)
+        there = slots(nodes, conf.accelerators_per_worker, excluded=excluded)
         if there.wanted:
             return there
         if time.monotonic() >= deadline:
             break
         time.sleep(0.2)
     each = conf.accelerators_per_worker
-    wanted = "processors" if each is None else f"{each} accelerators (accelerators_per_worker)"
+    wanted = "processors" if each is None or each == ALL else f"{each} accelerators (accelerators_per_worker)"
     small = "".join(f"; {address}: {why}" for address, why in there.too_small.items())
     raise NoWorkers(f"a run needs at least one worker; no node of {len(there.alive)} has {wanted} for one{small}")
 

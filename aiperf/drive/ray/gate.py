@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,13 +41,14 @@ def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> Checked:
 
 
 def checked_by(
-    inspect: Inspect, nodes: Sequence[Node], conf: PreflightConf, accelerators_per_worker: int | None
+    inspect: Inspect, nodes: Sequence[Node], conf: PreflightConf, accelerators_per_worker: int | str | None
 ) -> Checked:
     """What comes of these nodes, and the gate for all others."""
     measured = inspect(nodes, None)
     events = judged(measured, measured, conf)
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
-    places = {slot.node: slot.address for slot in slots(nodes, accelerators_per_worker).wanted}
+    wanted = slots(nodes, accelerators_per_worker).wanted
+    places = {share.node: share.address for slot in wanted for share in slot.shares}
     if (error := nobody_left(places, excluded, events)) is not None:
         raise error
     partner = next((node for node in nodes if node["NodeID"] not in excluded), None)
@@ -57,7 +59,9 @@ def checked_by(
 
 def without(there: Slots, kept_out: Collection[str]) -> Slots:
     """The places on all other nodes."""
-    return replace(there, wanted=tuple(slot for slot in there.wanted if slot.node not in kept_out))
+    return replace(
+        there, wanted=tuple(slot for slot in there.wanted if not any(share.node in kept_out for share in slot.shares))
+    )
 
 
 class Gate:
@@ -79,10 +83,15 @@ class Gate:
         self._under_way: set[str] = set()
         self._found: queue.SimpleQueue[list[Measured] | BaseException] = queue.SimpleQueue()
 
+    @property
+    def excluded(self) -> AbstractSet[str]:
+        """Nodes that are to hold no worker, by Ray's identifiers."""
+        return self._excluded
+
     def look(self, nodes: Sequence[Node], there: Slots) -> tuple[Slots, list[Inspected]]:
         """The places that may be used now, and what is new of nodes that were checked. Those that nobody has checked are."""
         said = self._taken(there)
-        unknown = {slot.node for slot in there.wanted} - self._measured.keys()
+        unknown = {share.node for slot in there.wanted for share in slot.shares} - self._measured.keys()
         if unknown and not self._under_way:
             self._under_way = unknown
             asked = [node for node in nodes if node["NodeID"] in unknown]

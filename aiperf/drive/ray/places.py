@@ -12,7 +12,7 @@ from typing import Any
 from aiperf.drive.ray.slots import Slot, Slots, names_of
 
 Holds = Callable[..., Slots]
-"""`slots` with all that the run says of workers; takes the nodes, and `excluded`."""
+"""`slots` with all that the run says of workers; takes the nodes, `excluded` and `held`."""
 
 
 class Places:
@@ -45,8 +45,7 @@ class Places:
         if alive == self._alive:
             return False
         self._nodes, self._alive = nodes, alive
-        self.held = self._holds(nodes, excluded=frozenset(self.excluded))
-        self._settle(self.held)
+        self._work_out()
         return True
 
     def narrow(self, allowed: Slots) -> None:
@@ -57,13 +56,14 @@ class Places:
     def exclude(self, host: str, reason: str) -> None:
         """No worker is to be there from now on; those that stand there are misplaced."""
         self.excluded[host] = reason
-        self.held = self._holds(self._nodes, excluded=frozenset(self.excluded))
-        self._settle(self.held)
+        self._work_out()
 
     def why_excluded(self, slot: Slot) -> str | None:
         """Why no worker is to be at a place, if somebody has said so."""
-        node = next((node for node in self._nodes if node["NodeID"] == slot.node), None)
-        names = {slot.node, slot.address} if node is None else names_of(node)
+        names = {name for share in slot.shares for name in (share.node, share.address)}
+        for node in self._nodes:
+            if node["NodeID"] in names:
+                names |= names_of(node)
         return next((reason for host, reason in self.excluded.items() if host in names), None)
 
     def take(self, slot: Slot, worker: int) -> None:
@@ -77,15 +77,19 @@ class Places:
         self.placed += slot in self._wanted
 
     def leave(self, slot: Slot, worker: int) -> None:
-        """A worker stands there no more."""
+        """A worker stands there no more. Its nodes, where they are several, make workers with those that stood by."""
+        is_regrouped = False
         if self._taken.get(slot) == worker:
             del self._taken[slot]
             if slot in self._wanted:
                 self.free[slot] = None
+            is_regrouped = bool(slot.others or self.held.too_small)
         self.misplaced.pop(worker, None)
         if worker in self._up:
             self._up.discard(worker)
             self.placed -= slot in self._wanted
+        if is_regrouped:
+            self._work_out()
 
     def superseded(self) -> list[int]:
         """Workers that are to be let go, since better places have come, and a worker is up at one of those; or since their node
@@ -99,6 +103,10 @@ class Places:
         if self.placed:
             return list(self.misplaced)
         return [worker for worker, slot in self.misplaced.items() if self.why_excluded(slot) is not None]
+
+    def _work_out(self) -> None:
+        self.held = self._holds(self._nodes, excluded=frozenset(self.excluded), held=tuple(self._taken))
+        self._settle(self.held)
 
     def _settle(self, there: Slots) -> None:
         self.there = there

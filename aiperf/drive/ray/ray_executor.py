@@ -64,7 +64,7 @@ class RayExecutor:
         space: Space,
         *,
         first_worker: int,
-        accelerators_per_worker: int | None,
+        accelerators_per_worker: int | str | None,
         only_accelerators: bool = False,
         terms: Terms | None = None,
         open_group: OpenGroup = open_ranks,
@@ -281,6 +281,8 @@ class RayExecutor:
         nodes: list[dict[str, Any]] = self._runtime.asked(ray.nodes, "the question which nodes are there (ray.nodes)")
         self._places.see(nodes)
         if self._gate is not None:
+            for node in self._gate.excluded - self._places.excluded.keys():
+                self._places.exclude(node, "preflight found it faulty (docs/preflight.md)")
             allowed, inspected = self._gate.look(nodes, self._places.held)
             self._places.narrow(allowed)
             self._own += inspected

@@ -52,6 +52,7 @@ def bring_up(making: Making, number: int, slot: Slot, mailbox: ActorHandle[Any],
     """Asks for a worker at a place, by the node's name: no placement group is needed where all of it lies on one node. Returns
     at once."""
     plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
+    plan = replace(plan, address=slot.address, others=slot.others)
     host = WorkerHost.options(  # type: ignore[attr-defined]
         num_cpus=slot.cores,
         num_gpus=slot.accelerators,

@@ -6,18 +6,40 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aiperf.drive.ray.spanning import Grouped, Standing, accelerators_of, of_several, one_of_all
+from aiperf.planning.worker_shape import ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a worker has of one node."""
+
+    node: str
+    """Ray's identifier of the node."""
+    address: str
+    accelerators: int
+    cores: int
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """Room for one worker."""
 
     node: str
-    """Ray's identifier of the node."""
+    """Ray's identifier of the node; of several, of the one that leads."""
     address: str
     index: int
     """Which of the node's workers."""
     accelerators: int
+    """Of this node, as are the cores."""
     cores: int
+    others: tuple[Share, ...] = ()
+    """What it has of other nodes (`spanning.py`)."""
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """What it has of each node, the leading one first."""
+        return (Share(self.node, self.address, self.accelerators, self.cores), *self.others)
 
     def bundle(self) -> dict[str, float]:
         """What it takes of its node's resources, and the resource that only this node has."""
@@ -40,23 +62,26 @@ class Slots:
 
 def slots(
     nodes: Sequence[Mapping[str, Any]],
-    accelerators_per_worker: int | None,
+    accelerators_per_worker: int | str | None,
     *,
     only_accelerators: bool = False,
+    held: Collection[Slot] = (),
     excluded: Collection[str] = frozenset(),
 ) -> Slots:
-    """One place a node, or one for every `accelerators_per_worker` of a node's accelerators.
+    """One place a node, or one for every `accelerators_per_worker` of a node's accelerators; for more than a node has, and for
+    'all', one for several nodes, as `spanning.py` groups them. `held`: places where workers are, which keep their nodes then.
 
     Nodes without accelerators hold workers only where no node has any; and then the head only where it is alone: the master
     is to have no other work. They hold none where accelerators are declared, by number or by a plan that was made for them
     (`only_accelerators`): those are still to come. `excluded`: nodes that hold no worker, by identifier, address or host name;
     what the others hold is as if they did.
     """
-    there = _of_all(nodes, accelerators_per_worker, only_accelerators)
-    if not excluded:
+    out = {str(node["NodeID"]) for node in nodes if excluded and not names_of(node).isdisjoint(excluded)}
+    there = _of_all(nodes, accelerators_per_worker, only_accelerators, held, out)
+    if not out:
         return there
-    out = {str(node["NodeID"]) for node in nodes if not names_of(node).isdisjoint(excluded)}
-    return replace(there, wanted=tuple(slot for slot in there.wanted if slot.node not in out))
+    allowed = (slot for slot in there.wanted if not any(share.node in out for share in slot.shares))
+    return replace(there, wanted=tuple(allowed))
 
 
 def names_of(node: Mapping[str, Any]) -> set[str]:
@@ -64,33 +89,75 @@ def names_of(node: Mapping[str, Any]) -> set[str]:
     return {str(node[each]) for each in ("NodeID", "NodeManagerAddress", "NodeManagerHostname") if node.get(each)}
 
 
-def _of_all(nodes: Sequence[Mapping[str, Any]], accelerators_per_worker: int | None, only_accelerators: bool) -> Slots:
+def _of_all(
+    nodes: Sequence[Mapping[str, Any]],
+    accelerators_per_worker: int | str | None,
+    only_accelerators: bool,
+    held: Collection[Slot],
+    excluded: Collection[str],
+) -> Slots:
     alive = [node for node in nodes if node["Alive"]]
     names = frozenset(str(node["NodeID"]) for node in alive)
     with_accelerators = [node for node in alive if node["Resources"].get("GPU", 0) >= 1]
-    if with_accelerators or only_accelerators or accelerators_per_worker is not None:
-        return _with_accelerators(with_accelerators, names, accelerators_per_worker)
+    of_all = accelerators_per_worker == ALL
+    each = None if of_all else accelerators_per_worker
+    assert each is None or isinstance(each, int), "whoever made the configuration was told"
+    if with_accelerators or only_accelerators or each is not None:
+        if of_all:
+            return _spanning(one_of_all(_but(with_accelerators, excluded), tuple(_standing(held))), held, names)
+        return _with_accelerators(with_accelerators, names, each, held, excluded)
     others = [node for node in alive if "node:__internal_head__" not in node["Resources"]]
+    with_cores = [node for node in others or alive if node["Resources"].get("CPU", 0) >= 1]
+    if of_all:
+        return _spanning(one_of_all(_but(with_cores, excluded), tuple(_standing(held))), held, names)
     wanted = tuple(
-        Slot(node["NodeID"], node["NodeManagerAddress"], 0, 0, int(node["Resources"]["CPU"]))
-        for node in others or alive
-        if node["Resources"].get("CPU", 0) >= 1
+        Slot(node["NodeID"], node["NodeManagerAddress"], 0, 0, int(node["Resources"]["CPU"])) for node in with_cores
     )
     return Slots(wanted, names, {})
 
 
-def _with_accelerators(nodes: Sequence[Mapping[str, Any]], alive: frozenset[str], wanted: int | None) -> Slots:
+def _but(nodes: Sequence[Mapping[str, Any]], excluded: Collection[str]) -> list[Mapping[str, Any]]:
+    return [node for node in nodes if node["NodeID"] not in excluded]
+
+
+def _standing(held: Collection[Slot]) -> dict[Standing, Slot]:
+    return {
+        Standing(tuple(one.node for one in slot.shares), tuple(one.address for one in slot.shares)): slot
+        for slot in held
+    }
+
+
+def _spanning(grouped: Grouped, held: Collection[Slot], alive: frozenset[str]) -> Slots:
+    standing = _standing(held)
+    found = [standing[one] for one in grouped.kept]
+    for nodes in grouped.new:
+        first, *others = (
+            Share(node["NodeID"], node["NodeManagerAddress"], accelerators_of(node), _cores(node)) for node in nodes
+        )
+        found.append(Slot(first.node, first.address, 0, first.accelerators, first.cores, tuple(others)))
+    return Slots(tuple(found), alive, grouped.unused)
+
+
+def _cores(node: Mapping[str, Any]) -> int:
+    return max(1, int(node["Resources"].get("CPU", 0)))
+
+
+def _with_accelerators(
+    nodes: Sequence[Mapping[str, Any]],
+    alive: frozenset[str],
+    wanted: int | None,
+    held: Collection[Slot],
+    excluded: Collection[str],
+) -> Slots:
     found: list[Slot] = []
-    too_small: dict[str, str] = {}
+    smaller = [node for node in nodes if wanted is not None and accelerators_of(node) < wanted]
     for node in nodes:
-        there, cores = int(node["Resources"]["GPU"]), int(node["Resources"].get("CPU", 0))
+        there, cores = accelerators_of(node), int(node["Resources"].get("CPU", 0))
         each = wanted or there
         count = there // each
-        if not count:
-            too_small[node["NodeManagerAddress"]] = (
-                f"a worker has {each} accelerators, all on one node; this one shows {there}: "
-                "lower accelerators_per_worker, or fix the node"
-            )
         for index in range(count):
             found.append(Slot(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count)))
-    return Slots(tuple(found), alive, too_small)
+    if not smaller or wanted is None:
+        return Slots(tuple(found), alive, {})
+    spanning = _spanning(of_several(_but(smaller, excluded), wanted, tuple(_standing(held))), held, alive)
+    return Slots((*found, *spanning.wanted), alive, spanning.too_small)

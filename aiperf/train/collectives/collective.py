@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -16,6 +15,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from aiperf.train.device_timer import Mark, Timeline
+from aiperf.train.meeting_place import MeetingPlace
 
 Scaler = torch.amp.GradScaler
 Meet = Callable[[], None]
@@ -30,8 +30,8 @@ class Joining:
 
     rank: int
     ranks: int
-    meeting: Path
-    """A file of this start's own that all ranks can read and write, and that is not there yet."""
+    meeting: MeetingPlace
+    """Where torch's ranks find each other; Horovod's find theirs in the environment."""
     device: torch.device
     fp16_compression: bool
     """Gradients travel as 16-bit floats."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from aiperf.train.collectives.collective import (
     step,
 )
 from aiperf.train.device_timer import Mark, Timeline
+from aiperf.train.meeting_place import MeetingPlace, StoreAt
 from aiperf.train.trainer_config import PEER_SECONDS
 
 
@@ -33,7 +33,7 @@ def missing(*, on_cuda: bool) -> str | None:
 
 
 def join(joining: Joining) -> TorchCollective:
-    """Meets the other ranks at the file `joining.meeting`."""
+    """Meets the other ranks at `joining.meeting`."""
     return TorchCollective(
         joining.rank,
         joining.ranks,
@@ -45,10 +45,10 @@ def join(joining: Joining) -> TorchCollective:
 
 
 class TorchCollective:
-    """See `collective.Collective`. One a process; the ranks meet in a file of this host, made for one start of the group."""
+    """See `collective.Collective`. One a process; the place where the ranks meet is one for each start of the group."""
 
     def __init__(
-        self, rank: int, ranks: int, meeting: Path, device: torch.device, *, fp16_compression: bool, meet: Meet
+        self, rank: int, ranks: int, meeting: MeetingPlace, device: torch.device, *, fp16_compression: bool, meet: Meet
     ) -> None:
         self.rank = rank
         self.ranks = ranks
@@ -57,10 +57,9 @@ class TorchCollective:
         self._meet = meet
         exchange = "nccl" if device.type == "cuda" else "gloo"
         self.name = f"torch {torch.__version__.partition('+')[0]} ({exchange})"
-        store = dist.FileStore(str(meeting), ranks)  # type: ignore[attr-defined]  # torch's stub does not re-export it
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-            store=store,
+            store=_store(meeting, ranks),
             rank=rank,
             world_size=ranks,
             timeout=timedelta(seconds=PEER_SECONDS),
@@ -99,6 +98,20 @@ class TorchCollective:
             work.wait()
 
         _or_failed(act)
+
+
+def _store(meeting: MeetingPlace, ranks: int) -> Any:
+    if isinstance(meeting, StoreAt):
+        return dist.TCPStore(  # type: ignore[attr-defined]  # likewise
+            meeting.address,
+            meeting.port,
+            ranks,
+            is_master=meeting.listening is not None,
+            timeout=timedelta(seconds=PEER_SECONDS),
+            wait_for_workers=False,
+            master_listen_fd=meeting.listening,
+        )
+    return dist.FileStore(str(meeting), ranks)  # type: ignore[attr-defined]  # torch's stub does not re-export it
 
 
 class _Bucketed:

@@ -6,14 +6,14 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
+from aiperf.train.ranks.any_rank import AnyRank
 from aiperf.train.ranks.heartbeat import HeartbeatFile
-from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import Failed
 
 _KILLED, _FAILED, _ENDED, _NOTICED = range(4)
 
 
-def suspicion(process: RankProcess) -> int:
+def suspicion(process: AnyRank) -> int:
     """The less, the likelier it is the cause."""
     if process.signal is not None and process.signal != signal.SIGABRT:
         return _KILLED  # from outside, or by the kernel for its memory
@@ -24,14 +24,14 @@ def suspicion(process: RankProcess) -> int:
     return _NOTICED
 
 
-def is_clear(processes: Sequence[RankProcess]) -> bool:
+def is_clear(processes: Sequence[AnyRank]) -> bool:
     """Whether one of them shows more than that another is gone. All are asked how they are before any is judged."""
     for process in processes:
         process.has_ended()
     return any(suspicion(process) in (_KILLED, _FAILED) for process in processes)
 
 
-def culprit(processes: Sequence[RankProcess], heartbeats: HeartbeatFile) -> RankProcess:
+def culprit(processes: Sequence[AnyRank], heartbeats: HeartbeatFile) -> AnyRank:
     """Of processes of which one has ended or failed, the one that caused it."""
     for process in processes:
         process.has_ended()
@@ -40,7 +40,7 @@ def culprit(processes: Sequence[RankProcess], heartbeats: HeartbeatFile) -> Rank
     return min(processes, key=lambda process: (suspicion(process), meetings[process.rank]))
 
 
-def failure(process: RankProcess, name: str) -> Failed:
+def failure(process: AnyRank, name: str) -> Failed:
     """Why it failed, with its name."""
     if process.failed is not None:
         return replace(process.failed, reason=f"{name} failed: {process.failed.reason}")

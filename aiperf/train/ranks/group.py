@@ -12,6 +12,9 @@ A rank that is killed is seen within half a second, one that hangs within `conf.
 a Crashed that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks where an
 accelerator is at fault. One that is slow is waited for as long as something goes on in it (`hang_watch.py`). An order that
 comes meanwhile waits.
+
+A worker may have ranks on other hosts too (`others`): this host then leads. One that is cut off, dies or hangs is seen within
+`distant_host.SILENCE_SECONDS`, and ends the attempt in the same way; the new group is without it.
 """
 
 from __future__ import annotations
@@ -20,30 +23,26 @@ import queue
 import socket
 import threading
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from multiprocessing.connection import Pipe, wait
+from dataclasses import replace
+from multiprocessing.connection import Pipe
 from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.errors import AiperfError, BadConfiguration
+from aiperf.errors import AiperfError
 from aiperf.journal.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Heartbeat, Sum, Train, Word
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.ranks import fault_attribution, started_group
-from aiperf.train.ranks.hang_watch import Watch
-from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.process_progress import Progress
+from aiperf.train.ranks.distant_host import DistantHost
+from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import Do, Failed, Ready
-from aiperf.train.ranks.started_group import NotStarted, Ranks, Recipe
-from aiperf.train.stages import Stage
-from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
+from aiperf.train.ranks.seats import seats
+from aiperf.train.ranks.started_group import NotStarted, Ranks
+from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 
 _LOOK_SECONDS = 0.2
 """How often processes and heartbeats are looked at."""
-_GRACE_SECONDS = 0.3
-"""After the first sign of a failure, so that the rank that caused it is told from those that only noticed."""
-_CAUSE_SECONDS = 10.0
-"""So long where all that is heard is that another rank is gone: the kernel takes its time to end one that holds much."""
 HEARTBEAT_SECONDS = 60.0
 """After so long without a word of the trial one says what its ranks are at. Far below `limits.silence_seconds`."""
 _STARTS = 2
@@ -71,23 +70,31 @@ class RankGroup:
         accelerators: int,
         cores: int,
         worker: int = 0,
+        address: str = "",
+        others: Sequence[DistantHost] = (),
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         """`start_graph`: as `morphism.encode` gives it. `run_folder`: checkpoints/, ceilings/ and logs/ are made in it.
         `accelerators`: CUDA devices of this process that the worker owns, 0 for none. `cores`: the worker's share of the
-        host's; no more of them are taken than this process may use.
+        host's; no more of them are taken than this process may use. `others`: hosts besides this one, which then reach it
+        at `address`. `on_close`: called when all ranks have ended.
 
-        Raises BadConfiguration for more ranks than accelerators.
+        Raises BadConfiguration for more ranks than accelerators, or ranks that cannot be divided among the hosts.
         """
         cores = min(cores, usable_processors())
-        ranks = ranks_of_worker(conf, accelerators, cores)
-        if accelerators and ranks > accelerators:
-            raise BadConfiguration(
-                f"a rank needs an accelerator of its own; found trainer.ranks={ranks} for {accelerators}: use at most that many"
-            )
+        hosts = [(accelerators, cores), *((other.accelerators, other.cores) for other in others)]
         self._conf = conf
         self._recipe = Recipe(conf, dataset, start_graph, run_folder, cores, worker)
         self._worker = worker
-        self._devices: list[int | None] = list(range(ranks)) if accelerators else [None] * ranks
+        self._devices: list[list[int | None]] = [
+            list(range(ranks)) if has else [None] * ranks
+            for ranks, (has, _) in zip(ranks_of_hosts(conf, hosts), hosts, strict=True)
+        ]
+        """Of each host, this one's first."""
+        self._others = list(others)
+        self._address = address
+        self._on_close = on_close
+        self._starts = 0
         self._checkpoints = CheckpointFolder(run_folder / "checkpoints")
         self._host = socket.gethostname()
         self._words: queue.SimpleQueue[Word | WorkerEnded] = queue.SimpleQueue()
@@ -150,7 +157,7 @@ class RankGroup:
             return said
 
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the ranks, by rank; empty while there are none."""
+        """Process ids of the ranks, by rank, each on its host; empty while there are none."""
         with self._lock:
             return tuple(process.pid for process in self._ranks.processes) if self._ranks else ()
 
@@ -166,6 +173,7 @@ class RankGroup:
         self._wake()
         if self._supervisor.is_alive():
             self._supervisor.join()
+        self._on_close()
 
     # --- the supervisor's thread
 
@@ -176,11 +184,13 @@ class RankGroup:
             self._words.put(
                 Ceiling(worker=self._worker, family=ranks.ready.family, batch_size=ranks.ready.largest_batch)
             )
-            self._first.set_result(ranks.ready)
+            hosts = (self._host, *(other.name for other in self._others)) if self._others else ()
+            self._first.set_result(replace(ranks.ready, hosts=hosts))
             while True:
                 failure = self._serve(ranks)
                 if failure is None:
-                    self._let_go(ranks)
+                    # a checkpoint that is being written is finished within 5 s, or not
+                    ranks.let_go(5.5, self._wake_here)
                     return
                 self._set_ranks(None)
                 ranks.kill()
@@ -214,44 +224,55 @@ class RankGroup:
 
     def _bury(self, ranks: Ranks) -> None:
         """Raises NotStarted where a rank cannot be ended: what it holds (its accelerator, its memory) cannot be had again."""
-        for process in ranks.end():
-            how = (
-                f"process {process.pid}, state {process.state() or 'unknown'} after {started_group.DEATH_SECONDS:.0f} s"
-            )
-            reason = f"{self._named(ranks, process.rank)} cannot be killed: {how}"
-            raise NotStarted(Failed(reason, is_final=True), process.rank)
+        for rank, how in ranks.end():
+            raise NotStarted(Failed(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank])
 
     def _bring_up(self) -> Ranks:
         """Starts as many ranks as can be had. Raises NotStarted when there is none left to try.
 
-        A rank is left out for a fault of its accelerator alone: what is slow, was killed or fails otherwise would be so without
-        it too, and a worker that quietly goes on with less than it has is not the one that was asked for.
+        A rank is left out for a fault of its accelerator alone, a host once it was up and is lost: what is slow, was killed or
+        fails otherwise would be so without it too, and a worker that quietly goes on with less than it has is not the one
+        that was asked for.
         """
+        failures = 0
         while True:
-            for attempt in range(1, _STARTS + 1):
-                try:
-                    return self._start_ranks()
-                except NotStarted as error:
-                    is_final = error.failure.is_fixable or error.failure.is_final or self._closing
-                    can_do_without = error.failure.is_device and len(self._devices) > 1
-                    if is_final or (attempt == _STARTS and not can_do_without):
+            self._leave_lost_hosts_out()
+            try:
+                return self._start_ranks()
+            except NotStarted as error:
+                if error.failure.is_fixable or error.failure.is_final or self._closing:
+                    raise
+                if any(other.lost is not None for other in self._others):
+                    if self._first.done():
+                        continue
+                    raise
+                failures += 1
+                own = self._devices[error.seat.host]
+                if failures == _STARTS:
+                    # rank 0 is on this host
+                    if not error.failure.is_device or (error.seat.host == 0 and len(own) == 1):
                         raise
-                    failed = error.rank
-            # the same rank's device failed again: go on without it
-            del self._devices[failed]
+                    # the same rank's device failed again: go on without it
+                    del own[error.seat.local_rank]
+                    failures = 0
+
+    def _leave_lost_hosts_out(self) -> None:
+        there = [pair for pair in zip(self._others, self._devices[1:], strict=True) if pair[0].lost is None and pair[1]]
+        self._others = [other for other, _ in there]
+        self._devices[1:] = [devices for _, devices in there]
 
     def _start_ranks(self) -> Ranks:
-        count = len(self._devices)
-        ranks = self._recipe.open(count)
+        self._starts += 1
+        places = seats(self._devices)
+        try:
+            ranks = Ranks(self._recipe, places, self._starts, self._host, self._address, self._others)
+        except OSError as error:
+            raise NotStarted(Failed(str(error), is_final=True), places[0]) from error
         self._set_ranks(ranks)
         try:
-            for rank, device in enumerate(self._devices):
-                process = self._recipe.start(ranks, rank, count, device)
-                with self._lock:
-                    ranks.processes.append(process)
-            now = time.monotonic()
-            ranks.watch = Watch(ranks.heartbeats, [Progress(process.pid, now) for process in ranks.processes])
+            ranks.start()
             self._await_ready(ranks)
+            ranks.have_met()
         except BaseException:
             self._set_ranks(None)
             self._bury(ranks)
@@ -259,25 +280,26 @@ class RankGroup:
         return ranks
 
     def _await_ready(self, ranks: Ranks) -> None:
-        missing = set(range(len(ranks.processes)))
+        missing = {seat.rank for seat in ranks.seats}
         while missing:
-            for process, message in self._hear(ranks, _LOOK_SECONDS):
+            for rank, message in ranks.hear(_LOOK_SECONDS, self._wake_here):
                 match message:
                     case Ready():
-                        missing.discard(process.rank)
-                        if process.rank == 0:
+                        missing.discard(rank)
+                        if rank == 0:
                             ranks.ready = message
                     case Failed():
-                        failure, rank = self._cause(ranks)
-                        raise NotStarted(failure, rank)
+                        raise self._not_started(ranks, *ranks.cause(self._wake_here, self._say))
             if self._closing:
-                raise NotStarted(Failed("closed while it started"), 0)
-            if any(process.has_ended() for process in ranks.processes):
-                failure, rank = self._cause(ranks)
-                raise NotStarted(failure, rank)
+                raise NotStarted(Failed("closed while it started"), ranks.seats[0])
+            if ranks.has_ended() or ranks.lost() is not None:
+                raise self._not_started(ranks, *ranks.cause(self._wake_here, self._say))
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
-                raise NotStarted(Failed(f"{self._named(ranks, rank)} {how}"), rank)
+                raise self._not_started(ranks, Failed(f"{ranks.named(rank)} {how}"), rank)
+
+    def _not_started(self, ranks: Ranks, failure: Failed, rank: int) -> NotStarted:
+        return NotStarted(replace(failure, reason=failure.reason + ranks.refused), ranks.seats[rank])
 
     def _serve(self, ranks: Ranks) -> Failed | None:
         """Hands orders down and words up until something fails; None when the group is to be closed."""
@@ -291,13 +313,11 @@ class RankGroup:
                 asked, self._sums_asked = self._sums_asked, False
             if do is not None:
                 self._said = time.monotonic()
-                for process in ranks.processes:
-                    ranks.heartbeats.beat(process.rank, 0, Stage.BUILD, self._conf.start_seconds)
-                    process.send(do)
+                ranks.tell(do)
             if asked:
                 ranks.heartbeats.ask_for_sums()
             has_failed = False
-            for _, message in self._hear(ranks, _LOOK_SECONDS):
+            for _, message in ranks.hear(_LOOK_SECONDS, self._wake_here):
                 match message:
                     case Failed():
                         has_failed = True  # words heard with it are said first
@@ -305,11 +325,13 @@ class RankGroup:
                         raise AssertionError("a rank was ready twice")
                     case word:
                         self._say(word)
-            if has_failed or any(process.has_ended() for process in ranks.processes):
-                return self._cause(ranks)[0]
+            for word in ranks.words_of_hosts():
+                self._words.put(word)
+            if has_failed or ranks.has_ended() or ranks.lost() is not None:
+                return ranks.cause(self._wake_here, self._say)[0]
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
-                return Failed(f"{self._named(ranks, rank)} {how}")
+                return Failed(f"{ranks.named(rank)} {how}")
             self._show_life(ranks)
 
     def _show_life(self, ranks: Ranks) -> None:
@@ -321,23 +343,7 @@ class RankGroup:
             return
         rank, what = ranks.slowest()
         order = doing.order
-        self._say(Heartbeat(trial=order.trial, attempt=order.attempt, doing=f"{self._named(ranks, rank)} {what}"))
-
-    def _hear(self, ranks: Ranks, timeout: float) -> list[tuple[RankProcess, Ready | Word | Failed]]:
-        """What ranks have sent, waiting up to `timeout` for the first, or for a call of the owner."""
-        by_pipe: dict[object, RankProcess] = {
-            process.pipe: process for process in ranks.processes if not process.pipe.closed
-        }
-        heard = []
-        for pipe in wait([*(process.pipe for process in by_pipe.values()), self._wake_here], timeout):
-            if pipe is self._wake_here:
-                self._wake_here.recv_bytes()
-                continue
-            process = by_pipe[pipe]
-            message = process.receive()
-            if message is not None:
-                heard.append((process, message))
-        return heard
+        self._say(Heartbeat(trial=order.trial, attempt=order.attempt, doing=f"{ranks.named(rank)} {what}"))
 
     def _say(self, word: Word) -> None:
         if isinstance(word, Done | Crashed | CheckpointGone):
@@ -364,28 +370,6 @@ class RankGroup:
                     cause=failure.cause,
                 )
             )
-
-    def _cause(self, ranks: Ranks) -> tuple[Failed, int]:
-        """Which rank it was, after a moment in which the others' failures come in too."""
-        began = time.monotonic()
-        while (passed := time.monotonic() - began) < _CAUSE_SECONDS:
-            if passed > _GRACE_SECONDS and fault_attribution.is_clear(ranks.processes):
-                break
-            for _, message in self._hear(ranks, 0.05):
-                if not isinstance(message, Ready | Failed):
-                    self._say(message)
-        culprit = fault_attribution.culprit(ranks.processes, ranks.heartbeats)
-        return fault_attribution.failure(culprit, self._named(ranks, culprit.rank)), culprit.rank
-
-    def _named(self, ranks: Ranks, rank: int) -> str:
-        return f"rank {rank} of {len(ranks.processes)} on {self._host}"
-
-    def _let_go(self, ranks: Ranks) -> None:
-        for process in ranks.processes:
-            process.hang_up()
-        deadline = time.monotonic() + 5.5
-        while time.monotonic() < deadline and not all(process.has_ended() for process in ranks.processes):
-            time.sleep(0.01)
 
     def _set_ranks(self, ranks: Ranks | None) -> None:
         with self._lock:

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aiperf.train.ranks.any_rank import AnyRank
 from aiperf.train.ranks.heartbeat import HeartbeatFile
-from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.process_progress import Progress
+from aiperf.train.ranks.process_progress import AnyProgress
 from aiperf.train.stages import DOING, OPEN_ENDED, STORAGE, Stage
-
-_BRIEF_SECONDS = 2.0
-"""Stages that are over sooner are not looked into."""
 
 
 class Watch:
     """Over the ranks of one start. To be asked several times a second."""
 
-    def __init__(self, heartbeats: HeartbeatFile, progress: Sequence[Progress]) -> None:
-        """`progress`: of the ranks' processes, by rank."""
+    def __init__(self, heartbeats: HeartbeatFile, progress: Sequence[AnyProgress]) -> None:
+        """`progress`: of the ranks' processes, by rank, which somebody looks at (`process_progress.look_at`)."""
         self._heartbeats = heartbeats
         self._progress = progress
         self._fewest = -1
         self._caught_up = 0.0
         """When the rank that was behind came to where the others wait: their own time begins then."""
 
-    def hung(self, processes: Sequence[RankProcess], seconds: float, now: float) -> tuple[int, str] | None:
+    def hung(self, processes: Sequence[AnyRank], seconds: float, now: float) -> tuple[int, str] | None:
         """The rank that hangs and how, None when all are alive.
 
         Hung is who has been stopped for so many `seconds`, or is silent for longer than it announced while no other is behind
@@ -37,7 +34,6 @@ class Watch:
             self._heartbeats.meetings(),
             self._heartbeats.overdue(now),
         )
-        self._look(now)
         at_work = [process.rank for process in processes if stages[process.rank][0] is not Stage.IDLE]
         fewest = min((meetings[rank] for rank in at_work), default=-1)
         if fewest != self._fewest:
@@ -69,13 +65,6 @@ class Watch:
         stage, since = stages[rank]
         storage = "waits for storage: it " if stage in STORAGE else ""
         return rank, f"{storage}{DOING[stage]} since {now - since:.0f} s"
-
-    def _look(self, now: float) -> None:
-        for each, (stage, since) in zip(self._progress, self._heartbeats.stages(), strict=True):
-            if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:
-                each.forget(now)
-            else:
-                each.look(now)
 
     def _is_late(self, rank: int, now: float) -> bool:
         announced = self._heartbeats.announced()[rank]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aiperf.system import processes
+from aiperf.train.meeting_place import StoreAt
 from aiperf.train.ranks.protocol import Do, Failed, Setup
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -23,6 +24,7 @@ class RankProcess:
     """A child process with a pipe. What it prints goes to a log file of its own."""
 
     def __init__(self, setup: Setup, environment: dict[str, str], log: Path) -> None:
+        """`environment`: beside this process's own."""
         self.rank = setup.rank
         self.pipe, theirs = Pipe()
         self.failed: Failed | None = None
@@ -35,7 +37,7 @@ class RankProcess:
         with log.open("ab") as output, theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "aiperf.train.ranks.rank", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *_listening(setup)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -43,7 +45,7 @@ class RankProcess:
                     **os.environ,
                     "OMP_NUM_THREADS": threads,
                     "MKL_NUM_THREADS": threads,
-                    # whichever collective it is: its ranks are all on this host
+                    # whichever collective it is, unless its ranks are on several hosts
                     "GLOO_SOCKET_IFNAME": "lo",
                     "NCCL_SOCKET_IFNAME": "lo",
                     "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -118,3 +120,8 @@ class RankProcess:
             threading.Thread(target=self._process.wait, name="unkillable-rank", daemon=True).start()
             return False
         return True
+
+
+def _listening(setup: Setup) -> list[int]:
+    place = setup.meeting
+    return [place.listening] if isinstance(place, StoreAt) and place.listening is not None else []

@@ -8,9 +8,14 @@ that is why more than half of the last looks must have shown something.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
 
 from aiperf.system import processes
+from aiperf.train.stages import Stage
 
+_BRIEF_SECONDS = 2.0
+"""Stages that are over sooner are not looked into."""
 STORAGE_SECONDS = 1800.0
 """A disk or a file server may take so long for one request; then it will not answer any more."""
 _LOOKS = 10
@@ -48,3 +53,20 @@ class Progress:
     def quiet_for(self, now: float) -> float:
         """Seconds since something last went on."""
         return now - self._last
+
+
+class AnyProgress(Protocol):
+    """Whether anything goes on in a rank's process, on whichever host it is."""
+
+    def quiet_for(self, now: float) -> float:
+        """Seconds since something last went on."""
+        ...
+
+
+def look_at(progress: Sequence[Progress], stages: Sequence[tuple[Stage, float]], now: float) -> None:
+    """One look at each; `stages`: what each rank is at, and since when."""
+    for each, (stage, since) in zip(progress, stages, strict=True):
+        if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:
+            each.forget(now)
+        else:
+            each.look(now)

@@ -11,6 +11,7 @@ from pathlib import Path
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.journal.events import Cause
 from aiperf.journal.messages import Train, Word
+from aiperf.train.meeting_place import MeetingPlace
 from aiperf.train.trainer_config import TrainerConf
 
 
@@ -26,6 +27,8 @@ class Setup:
     """Where the groups of the run leave the largest batches they measured."""
     rank: int
     ranks: int
+    local_ranks: int
+    """How many of them are on its host."""
     accelerator: int | None
     """Index of its CUDA device; None: the CPU."""
     threads: int
@@ -33,7 +36,7 @@ class Setup:
     cores: int
     """Its share of its worker's."""
     heartbeats: Path
-    meeting: Path
+    meeting: MeetingPlace
     """Where ranks joined by torch find each other; Horovod's find theirs in the environment."""
 
 
@@ -64,6 +67,8 @@ class Ready:
     """What trials compute in."""
     matmul_flops: float | None
     """Without an accelerator: FLOPS of this rank's fastest matrix product in that precision, all ranks at once."""
+    hosts: tuple[str, ...] = ()
+    """To the group's owner, where the ranks are on several hosts: their names, the leading one's first."""
 
 
 @dataclass(frozen=True, slots=True)

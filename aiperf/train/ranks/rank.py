@@ -99,7 +99,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
     conf = settled(setup.conf, start, device, collective, setup.ceilings)
-    context = RankContext.make(conf, data, start, device, collective, writer, liveness)
+    context = RankContext.make(conf, data, start, device, collective, writer, liveness, setup.local_ranks)
     warm_up(context)
 
     def measure() -> int:
@@ -143,7 +143,7 @@ def _kind(setup: Setup, context: RankContext) -> Kind:
     if context.device.type == "cuda":
         memory = f"{torch.cuda.get_device_properties(context.device).total_memory} bytes"
     else:  # what is free differs a little at each look
-        memory = f"the host's, between {setup.ranks}"
+        memory = f"the host's, between {setup.local_ranks}"
     return Kind(
         socket.gethostname(), _name_of(context.device), memory, context.start.fingerprint, context.precision.name
     )
@@ -184,6 +184,9 @@ class _Watched:
 
     def images(self) -> tuple[int, int]:
         return self._heartbeats.images()
+
+    def own_images(self) -> tuple[int, int]:
+        return self._heartbeats.images_of(self._rank)
 
     def is_asked_for_sums(self) -> bool:
         before, self._asked = self._asked, self._heartbeats.asked_for_sums()

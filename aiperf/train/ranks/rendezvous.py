@@ -1,6 +1,7 @@
 """Where Horovod's ranks find each other: a small HTTP store, one for each start of a group, on this host's loopback only.
 
-It lives in the process that starts the ranks. (torch's ranks meet in a file.)
+It lives in the process that starts the ranks. (torch's ranks meet in a file, or at a store of torch's own; those of several
+hosts come to either through a `guarded_door`.)
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
+from aiperf.train.ranks.seats import Seat
 from aiperf.train.trainer_config import PEER_SECONDS
 
 
@@ -19,6 +21,32 @@ def open_rendezvous(collective: str, ranks: int) -> HorovodRendezvous | None:
     """
     may_be_horovod = collective == "horovod" or (collective == "auto" and find_spec("horovod") is not None)
     return HorovodRendezvous() if ranks > 1 and may_be_horovod else None
+
+
+def horovod_environment(seat: Seat, ranks: int, address: str, port: int, interface: str, host: str) -> dict[str, str]:
+    """What a rank's process needs, as `horovodrun --gloo` sets it (horovod/runner/gloo_run.py), horovod 0.28.
+
+    `address`, `port`: of the rendezvous, as this rank reaches it. `interface`: over which it reaches the other ranks. `host`:
+    a name that the ranks of its host share with no others.
+    """
+    return {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_IFACE": interface,
+        "HOROVOD_HOSTNAME": host,
+        "HOROVOD_RANK": str(seat.rank),
+        "HOROVOD_SIZE": str(ranks),
+        "HOROVOD_LOCAL_RANK": str(seat.local_rank),
+        "HOROVOD_LOCAL_SIZE": str(seat.local_size),
+        "HOROVOD_CROSS_RANK": str(seat.cross_rank),
+        "HOROVOD_CROSS_SIZE": str(seat.cross_size),
+        # the group watches heartbeats itself and says which rank it was
+        "HOROVOD_STALL_CHECK_DISABLE": "1",
+        # Gloo's own 30 s would have the rank that waits fail before the one that hangs is told from it
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": f"{PEER_SECONDS:.0f}",
+    }
 
 
 class HorovodRendezvous:
@@ -54,31 +82,25 @@ class HorovodRendezvous:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="horovod-rendezvous", daemon=True)
+        self._thread: threading.Thread | None = threading.Thread(
+            target=self._server.serve_forever, name="horovod-rendezvous", daemon=True
+        )
         self._thread.start()
 
+    @property
+    def port(self) -> int:
+        """On 127.0.0.1."""
+        return self._server.server_port
+
     def environment(self, rank: int, ranks: int) -> dict[str, str]:
-        """What a rank's process needs, as `horovodrun --gloo` sets it (horovod/runner/gloo_run.py)."""
-        return {
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(self._server.server_port),
-            "HOROVOD_CONTROLLER": "gloo",
-            "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_IFACE": "lo",
-            "HOROVOD_HOSTNAME": "localhost",
-            "HOROVOD_RANK": str(rank),
-            "HOROVOD_SIZE": str(ranks),
-            "HOROVOD_LOCAL_RANK": str(rank),
-            "HOROVOD_LOCAL_SIZE": str(ranks),
-            "HOROVOD_CROSS_RANK": "0",
-            "HOROVOD_CROSS_SIZE": "1",
-            # the group watches heartbeats itself and says which rank it was
-            "HOROVOD_STALL_CHECK_DISABLE": "1",
-            # Gloo's own 30 s would have the rank that waits fail before the one that hangs is told from it
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": f"{PEER_SECONDS:.0f}",
-        }
+        """That of a rank whose worker is on this host alone."""
+        seat = Seat(rank, 0, None, local_rank=rank, local_size=ranks, cross_rank=0, cross_size=1)
+        return horovod_environment(seat, ranks, "127.0.0.1", self.port, "lo", "localhost")
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        """Nothing listens any more. May be called again."""
+        if self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+            self._thread = None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from aiperf.drive.ray.slots import Slot, slots
 
 
@@ -64,3 +67,104 @@ def test_an_excluded_node_holds_nothing_by_whatever_name_and_the_others_hold_wha
     for name in ("b", "node7"):
         assert slots(nodes, None, excluded={name}).wanted == (), "accelerators are there, though nobody may use them"
     assert [slot.node for slot in slots([*nodes, node("d", 64, 8)], None, excluded={"b"}).wanted] == ["d"]
+
+
+def hosts_of(found: Any) -> list[tuple[str, ...]]:
+    return [tuple(share.address for share in slot.shares) for slot in found.wanted]
+
+
+def test_more_accelerators_than_a_node_has_are_those_of_whole_nodes_by_their_addresses_and_what_is_left_is_named() -> (
+    None
+):
+    nodes = [node(f"10.0.0.{last}", 64, 8) for last in (10, 9, 2, 11, 1)]
+
+    found = slots([node("10.0.0.99", 8, head=True), *nodes], 16)
+
+    assert hosts_of(found) == [("10.0.0.1", "10.0.0.2"), ("10.0.0.9", "10.0.0.10")]
+    assert [[share.accelerators for share in slot.shares] for slot in found.wanted] == [[8, 8]] * 2
+    assert list(found.too_small) == ["10.0.0.11"]
+    assert "a worker has 16 accelerators, on 2 nodes of 8" in found.too_small["10.0.0.11"]
+
+
+def test_a_node_whose_accelerators_do_not_divide_a_workers_is_named() -> None:
+    found = slots([node("a", 64, 8), node("b", 64, 8), node("c", 64, 3)], 16)
+
+    assert hosts_of(found) == [("a", "b")]
+    assert "whole nodes that have equally many; this one shows 3" in found.too_small["c"]
+
+
+def test_all_is_one_worker_of_every_node_but_a_head_that_is_not_alone() -> None:
+    nodes = [node("10.0.0.1", 8, head=True), node("10.0.0.3", 8), node("10.0.0.2", 4)]
+
+    (slot,) = slots(nodes, "all").wanted
+    assert [(share.address, share.accelerators, share.cores) for share in slot.shares] == [
+        ("10.0.0.2", 0, 4),
+        ("10.0.0.3", 0, 8),
+    ]
+    assert hosts_of(slots(nodes[:1], "all")) == [("10.0.0.1",)]
+    assert hosts_of(slots([*nodes, node("10.0.0.4", 64, 8)], "all")) == [("10.0.0.4",)], "the others have accelerators"
+    assert slots(nodes, "all", only_accelerators=True).wanted == ()
+
+
+def test_a_node_that_joins_or_comes_back_stands_by_until_a_worker_is_next_started() -> None:
+    held = slots([node("a", 8, 4), node("b", 8, 4)], "all").wanted
+    back = {**node("b", 8, 4), "NodeID": "b again"}
+    nodes = [node("a", 8, 4), node("b", 8, 4, alive=False), back, node("c", 8, 4)]
+
+    for declared in ("all", 8):
+        there = slots(nodes, declared, held=held)
+        assert there.wanted == held, declared
+        assert "stands by" in there.too_small["b"]
+    assert set(slots(nodes, "all", held=held).too_small) == {"b", "c"}
+    anew = slots(nodes, "all").wanted
+    assert [share.node for share in anew[0].shares] == ["a", "b again", "c"]
+    gone = [node("a", 8, 4, alive=False), node("b", 8, 4), node("c", 8, 4)]
+    assert hosts_of(slots(gone, "all", held=held)) == [("b", "c")], "the node that led is gone, and so is its worker"
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 3, 4, 8]), min_size=1, max_size=9),
+    st.sampled_from([1, 2, 4, 6, 8, 16, "all"]),
+    st.randoms(use_true_random=False),
+    st.sets(st.integers(0, 8)),
+)
+def test_every_node_is_in_one_worker_or_named_and_nobody_depends_on_the_order_in_which_nodes_are_told(
+    accelerators: list[int], declared: int | str, random: Any, dead: set[int]
+) -> None:
+    nodes = [node(f"10.0.0.{place}", 16, count) for place, count in enumerate(accelerators, 1)]
+    shuffled = random.sample(nodes, len(nodes))
+
+    there = slots(nodes, declared)
+    assert sorted(hosts_of(slots(shuffled, declared))) == sorted(hosts_of(there))
+
+    used = [share.node for slot in there.wanted for share in slot.shares]
+    if isinstance(declared, int):
+        assert all(sum(share.accelerators for share in slot.shares) == declared for slot in there.wanted)
+        for each in nodes:
+            count = int(each["Resources"].get("GPU", 0))
+            places = used.count(each["NodeID"])
+            assert (
+                places == count // declared
+                if count >= declared
+                else places + (each["NodeID"] in there.too_small) == bool(count)
+            )
+    else:
+        assert len(there.wanted) == 1
+        assert sorted(used) == sorted(
+            each["NodeID"] for each in nodes if each["Resources"].get("GPU", 0) or not any(accelerators)
+        )
+
+    # whatever dies, workers that stand keep their nodes, and no node is promised twice
+    later = [{**each, "Alive": place not in dead} for place, each in enumerate(nodes)]
+    after = slots(later, declared, held=there.wanted)
+    alive = {each["NodeID"] for each in later if each["Alive"]}
+    assert {slot for slot in there.wanted if slot.others and slot.node in alive} <= set(after.wanted)
+    whole = [share.node for slot in after.wanted if slot.others for share in slot.shares]
+    assert len(whole) == len(set(whole))
+
+
+def test_a_node_that_is_excluded_is_in_no_worker_of_several_and_the_others_are_grouped_without_it() -> None:
+    nodes = [node(name, 64, 8) for name in "abcd"]
+
+    assert hosts_of(slots(nodes, 16, excluded={"b"})) == [("a", "c")]
+    assert hosts_of(slots(nodes, "all", excluded={"b"})) == [("a", "c", "d")]

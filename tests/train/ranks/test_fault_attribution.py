@@ -93,7 +93,7 @@ def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_
         processes = [Running(rank) for rank in range(len(ranks))]
         progress = [Quiet(-2.0 if moves else 2000.0) for *_, moves in ranks]
         now = time.monotonic()
-        watch = Watch(heartbeats, progress)  # type: ignore[arg-type]
+        watch = Watch(heartbeats, progress)
         early = watch.hung(processes, 60.0, now - 2.0)  # type: ignore[arg-type]
         found = watch.hung(processes, 60.0, now)  # type: ignore[arg-type]
         late = watch.hung(processes, 60.0, now + 1010.0)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_
 
 def test_who_waited_for_another_has_its_time_anew_when_that_one_comes(tmp_path: Path) -> None:
     heartbeats = HeartbeatFile(tmp_path / "heartbeats", 2, create=True)
-    watch = Watch(heartbeats, [Quiet(0.0), Quiet(0.0)])  # type: ignore[list-item]
+    watch = Watch(heartbeats, [Quiet(0.0), Quiet(0.0)])
     processes = [Running(0), Running(1)]
     now = time.monotonic()
     heartbeats.beat(0, 7, Stage.STEPS, 30.0)
@@ -149,6 +149,7 @@ def bystander(rank: int, folder: Path) -> RankProcess:
         ceilings=folder,
         rank=rank,
         ranks=2,
+        local_ranks=2,
         accelerator=None,
         threads=1,
         cores=1,

@@ -596,7 +596,7 @@ def frozen() -> Iterator[Callable[[int], None]]:
 def test_the_attempts_end_is_said_before_a_rank_that_cannot_be_killed_is_waited_for(
     tmp_path: Path, frozen: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiperf.train.ranks.started_group.DEATH_SECONDS", 5.0)
+    monkeypatch.setattr("aiperf.train.ranks.host_ranks.DEATH_SECONDS", 5.0)
     group = new_group("auto", tmp_path, plain_graph())
     group.start()
     group.words(timeout=10.0)

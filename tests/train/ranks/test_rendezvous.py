@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from aiperf.train.ranks import rendezvous
-from aiperf.train.ranks.started_group import Recipe
+from aiperf.train.ranks.host_ranks import Recipe
+from aiperf.train.ranks.seats import seats
+from aiperf.train.ranks.started_group import Ranks
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode
 from tests.train.orders import IMAGES, plain_graph
@@ -41,9 +43,9 @@ def test_a_server_is_opened_for_ranks_that_horovod_may_join_and_for_no_others(
     recipe = Recipe(TrainerConf(collective=collective), IMAGES, encode(plain_graph()), tmp_path, 2, 0)
     before = set(threading.enumerate())
 
-    shared = recipe.open(ranks)
+    shared = Ranks(recipe, seats([[None] * ranks]), 1, "here", "", ())
     try:
-        shared.processes.append(recipe.start(shared, 0, ranks, None))
+        shared.start()
         environment = dict(
             entry.split("=", 1)
             for entry in Path(f"/proc/{shared.processes[0].pid}/environ").read_text().split("\0")

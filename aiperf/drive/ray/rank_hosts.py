@@ -1,0 +1,154 @@
+"""The other hosts of a worker that spans several: an actor on each, made by the worker's leading host, and gone with it.
+
+What it does there is `aiperf.train.ranks.outpost`; calls, and the words that come back, travel through Ray's own channel, which
+asks for the run's token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from aiperf.drive.ray.shared_folder import check_shared
+from aiperf.drive.ray.slots import Share
+from aiperf.errors import AiperfError
+from aiperf.journal.messages import HelperDown, Word
+from aiperf.system import telemetry
+from aiperf.system.recorder import Recorder
+from aiperf.train.ranks.distant_host import DistantHost
+from aiperf.train.ranks.host_ranks import Recipe
+from aiperf.train.ranks.outpost import Hello, Outpost, Sight
+
+PLACE_SECONDS = 300.0
+"""An actor on another host may take so long to get its place and to answer."""
+LOOKS_PER_SECOND = 200.0
+"""Of all other hosts together: with more than forty each is asked less often than five times a second."""
+RECORDER_SECONDS = 10.0
+"""Between two recorders at least, as on the leading host."""
+
+
+class HostNotThere(AiperfError):
+    """A host that a worker is to have does not answer."""
+
+
+@ray.remote
+class RankHost:
+    """Exists as long as the worker's leading host, which owns it."""
+
+    def __init__(self, recipe: Recipe, host: int, accelerators: int, started_unix: float) -> None:
+        self._recipe = recipe
+        self._host = host
+        self._accelerators = accelerators
+        self._started_unix = started_unix
+        self._recorder_began = 0.0
+
+    def hello(self, word: str | None) -> Hello:
+        """Sets itself up; who and what this host is. Raises NotShared where the run's folder here is another."""
+        if word is not None:
+            check_shared(self._recipe.run_folder, word)
+        self._outpost = Outpost(self._recipe)
+        hello = self._outpost.hello()
+        self._name = hello.name
+        self._recorder = self._new_recorder()
+        return hello
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """One of `Outpost`'s methods."""
+        answer = getattr(self._outpost, method)(*arguments)
+        return replace(answer, words=self._words()) if isinstance(answer, Sight) else answer
+
+    def close(self) -> None:
+        """Ends ranks and recorder."""
+        self._outpost.close()
+        self._recorder.stop()
+
+    def _words(self) -> tuple[Word, ...]:
+        now = time.monotonic()
+        if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
+            return ()
+        self._recorder, self._recorder_began = self._new_recorder(), now
+        return (HelperDown(worker=self._recipe.worker, helper="recorder", reason=f"on {self._name}: {how}"),)
+
+    def _new_recorder(self) -> Recorder:
+        recorder = Recorder(
+            telemetry.path(self._recipe.run_folder, self._recipe.worker, self._host),
+            host=self._name,
+            worker=self._recipe.worker,
+            epoch_unix=self._started_unix,
+            accelerators=self._accelerators,
+        )
+        recorder.start()
+        return recorder
+
+
+class RankHosts:
+    """Those of one worker. Made in the actor that leads it, which then owns theirs."""
+
+    def __init__(self, recipe: Recipe, shares: Sequence[Share], started_unix: float, word: str | None) -> None:
+        """Returns when all of them have answered. `recipe`: the leading host's. `shares`: what the worker has of the others.
+        `word`: what the driver has left in the run's folder, for each host to see.
+
+        Raises:
+            HostNotThere: one of them does not, in time.
+        """
+        self._actors: list[Any] = []
+        try:
+            for number, share in enumerate(shares, 1):
+                self._actors.append(_actor(replace(recipe, cores=share.cores), number, share, started_unix))
+            hellos = [actor.hello.remote(word) for actor in self._actors]
+            deadline = time.monotonic() + PLACE_SECONDS
+            look = max(0.2, len(self._actors) / LOOKS_PER_SECOND)
+            self.hosts = [
+                _distant(share, actor, _answer(share, hello, deadline), look)
+                for share, actor, hello in zip(shares, self._actors, hellos, strict=True)
+            ]
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends their actors, with all that these have started."""
+        endings = [actor.close.remote() for actor in self._actors]
+        if endings:
+            ray.wait(endings, num_returns=len(endings), timeout=5.0)
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors = []
+
+
+def _actor(recipe: Recipe, number: int, share: Share, started_unix: float) -> Any:
+    options = RankHost.options(  # type: ignore[attr-defined]
+        num_cpus=share.cores,
+        num_gpus=share.accelerators,
+        max_concurrency=8,  # a look waits for something to tell
+        scheduling_strategy=NodeAffinitySchedulingStrategy(share.node, soft=False),
+    )
+    return options.remote(recipe, number, share.accelerators, started_unix)
+
+
+def _answer(share: Share, hello: ray.ObjectRef[Any], deadline: float) -> Hello:
+    try:
+        answer: Hello = ray.get(hello, timeout=max(0.0, deadline - time.monotonic()))
+    except RayTaskError as error:
+        if isinstance(error.cause, AiperfError):
+            raise error.cause from error
+        raise
+    except RayError as error:
+        why = " ".join(str(error).split()) or f"it has not answered within {PLACE_SECONDS:.0f} s"
+        raise HostNotThere(f"a worker's hosts are all there when it begins; {share.address} is not: {why}") from error
+    return answer
+
+
+def _distant(share: Share, actor: Any, hello: Hello, look_seconds: float) -> DistantHost:
+    def call(method: str, *arguments: Any) -> Future[Any]:
+        future: Future[Any] = actor.call.remote(method, *arguments).future()
+        return future
+
+    return DistantHost(hello.name, share.address, share.accelerators, hello.cores, call, look_seconds)

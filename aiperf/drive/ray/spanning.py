@@ -1,0 +1,100 @@
+"""Workers larger than a node: which nodes make one together. A function of what ray.nodes() says, and of who stands where.
+
+A worker takes whole nodes, by the order of their addresses. It keeps them for as long as its leading node lives: one that joins
+later, or comes back, is in no running worker, which would have to be stopped for it. It stands by, and is taken in when the
+worker is next started.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+Node = Mapping[str, Any]
+_STANDS_BY = "stands by: a worker that goes on takes no node in; it is used when a worker is next started"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The nodes of a worker that is there, the leading one first."""
+
+    nodes: tuple[str, ...]
+    """Ray's identifiers."""
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Which nodes make workers together."""
+
+    kept: tuple[Standing, ...]
+    """Of those that stand."""
+    new: tuple[tuple[Node, ...], ...]
+    """The nodes of each, the leading one first."""
+    unused: Mapping[str, str]
+    """By address: why a node is in none."""
+
+
+def one_of_all(nodes: Sequence[Node], standing: Sequence[Standing]) -> Grouped:
+    """One worker of all these nodes."""
+    there = {str(node["NodeID"]) for node in nodes}
+    kept = tuple(one for one in standing if one.nodes[0] in there)[:1]
+    if kept or not nodes:
+        return Grouped(kept, (), _standing_by(kept, nodes))
+    return Grouped((), (tuple(_in_order(nodes)),), {})
+
+
+def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[Standing]) -> Grouped:
+    """Workers of so many accelerators each, on nodes that each have fewer.
+
+    The nodes of a worker have equally many accelerators: its ranks wait for each other in every step.
+    """
+    there = {str(node["NodeID"]) for node in nodes}
+    kept = tuple(one for one in standing if len(one.nodes) > 1 and one.nodes[0] in there)
+    addresses = {address for one in kept for address in one.addresses}
+    unused = _standing_by(kept, [node for node in nodes if node["NodeManagerAddress"] in addresses])
+    free = [node for node in nodes if node["NodeManagerAddress"] not in addresses]
+    new: list[tuple[Node, ...]] = []
+    for size, alike in groupby(sorted(free, key=accelerators_of), key=accelerators_of):
+        ordered = _in_order(list(alike))
+        each, rest = divmod(accelerators, size)
+        if rest:
+            why = (
+                f"a worker has {accelerators} accelerators, on whole nodes that have equally many; this one shows {size}: "
+                "lower accelerators_per_worker, declare a multiple of it, or fix the node"
+            )
+            unused |= {node["NodeManagerAddress"]: why for node in ordered}
+            continue
+        whole = len(ordered) // each * each
+        new += [tuple(ordered[first : first + each]) for first in range(0, whole, each)]
+        why = (
+            f"a worker has {accelerators} accelerators, on {each} nodes of {size}; this one shows {size} and is left over: add "
+            "nodes, or lower accelerators_per_worker"
+        )
+        unused |= {node["NodeManagerAddress"]: why for node in ordered[whole:]}
+    return Grouped(kept, tuple(new), unused)
+
+
+def accelerators_of(node: Node) -> int:
+    """How many it shows."""
+    return int(node["Resources"].get("GPU", 0))
+
+
+def _standing_by(kept: Sequence[Standing], nodes: Sequence[Node]) -> dict[str, str]:
+    taken = {node for one in kept for node in one.nodes}
+    return {node["NodeManagerAddress"]: _STANDS_BY for node in nodes if node["NodeID"] not in taken}
+
+
+def _in_order(nodes: Sequence[Node]) -> list[Node]:
+    return sorted(nodes, key=lambda node: _number(str(node["NodeManagerAddress"])))
+
+
+def _number(address: str) -> tuple[int, int, str]:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return 9, 0, address
+    return parsed.version, int(parsed), address

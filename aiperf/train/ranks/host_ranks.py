@@ -1,0 +1,172 @@
+"""The ranks of one start that are on one host: what they are made of, their processes, what they share. No torch here.
+
+The host that leads a worker has one of these, and so has each other host of the worker (`outpost.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from aiperf.data.dataset_config import DataSetConf
+from aiperf.journal.messages import Word
+from aiperf.scratch import MARK
+from aiperf.system.network import interface_of
+from aiperf.train.ranks.heartbeat import HeartbeatFile
+from aiperf.train.ranks.meeting_point import Directions
+from aiperf.train.ranks.process import RankProcess
+from aiperf.train.ranks.process_progress import Progress, look_at
+from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
+from aiperf.train.ranks.rendezvous import horovod_environment
+from aiperf.train.ranks.seats import Seat
+from aiperf.train.stages import Stage
+from aiperf.train.trainer_config import TrainerConf
+
+DEATH_SECONDS = 30.0
+"""What is killed has ended by then, or cannot be ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What each start of a worker's ranks is made of on a host, with however many of them."""
+
+    conf: TrainerConf
+    dataset: DataSetConf
+    start_graph: str
+    """As `morphism.encode` gives it."""
+    run_folder: Path
+    cores: int
+    """The worker's, on this host."""
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a worker's ranks, as one of its hosts is told."""
+
+    seats: tuple[Seat, ...]
+    """Of all ranks."""
+    host: int
+    """Which of the hosts this is."""
+    directions: Directions
+    address: str | None
+    """This host's, as the others reach it; None: there are no others."""
+
+    @property
+    def own(self) -> tuple[Seat, ...]:
+        """The seats on this host."""
+        return tuple(seat for seat in self.seats if seat.host == self.host)
+
+
+class HostRanks:
+    """They are started by `start`, and die with the thread that calls it."""
+
+    def __init__(self, recipe: Recipe, start: Start) -> None:
+        """Raises OSError where no interface has this host's address."""
+        self._interface = "lo" if start.address is None else interface_of(start.address)
+        (recipe.run_folder / "logs").mkdir(parents=True, exist_ok=True)
+        self.processes: list[RankProcess] = []
+        self.progress: list[Progress] = []
+        # in the run's own, which goes with the run however it ends; elsewhere where this group has no run around it
+        self.folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
+        self.heartbeats = HeartbeatFile(self.folder / "heartbeats", len(start.seats), create=True)
+        self._recipe = recipe
+        self._start = start
+
+    def start(self) -> None:
+        """All of them, each on its share of the host's cores."""
+        for seat in self._start.own:
+            self.heartbeats.enter(seat.rank, Stage.IMPORT, self._recipe.conf.start_seconds)
+            log = self._recipe.run_folder / "logs" / f"worker-{self._recipe.worker}-rank-{seat.rank}.log"
+            self.processes.append(RankProcess(self._setup(seat), self._environment(seat), log))
+        now = time.monotonic()
+        self.progress = [Progress(process.pid, now) for process in self.processes]
+
+    def _setup(self, seat: Seat) -> Setup:
+        recipe = self._recipe
+        cores = max(1, recipe.cores // seat.local_size)
+        return Setup(
+            conf=recipe.conf,
+            dataset=recipe.dataset,
+            start_graph=recipe.start_graph,
+            checkpoints=recipe.run_folder / "checkpoints",
+            ceilings=recipe.run_folder / "ceilings",
+            rank=seat.rank,
+            ranks=len(self._start.seats),
+            local_ranks=seat.local_size,
+            accelerator=seat.accelerator,
+            threads=recipe.conf.threads or cores,
+            cores=cores,
+            heartbeats=self.folder / "heartbeats",
+            meeting=self._start.directions.store or self.folder / "meeting",
+        )
+
+    def _environment(self, seat: Seat) -> dict[str, str]:
+        at, address, interface = self._start.directions.horovod, self._start.address, self._interface
+        chosen = {}
+        if address is not None:
+            # NCCL takes a name for a prefix unless it is told otherwise; one that a user has set stands
+            chosen["NCCL_SOCKET_IFNAME"] = os.environ.get("NCCL_SOCKET_IFNAME", f"={interface}")
+            chosen["GLOO_SOCKET_IFNAME"] = interface
+        if at is None:
+            return chosen
+        name, ranks = address or "localhost", len(self._start.seats)
+        return chosen | horovod_environment(seat, ranks, at.address, at.port, interface, name)
+
+    def look(self, now: float) -> None:
+        """To be called several times a second: what is seen over time says whether a silent rank hangs."""
+        look_at(self.progress, [self.heartbeats.stages()[process.rank] for process in self.processes], now)
+
+    def hear(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
+        """What ranks have sent, by rank, waiting up to `timeout` for the first, or for one of `wakes`, which are emptied."""
+        by_pipe: dict[object, RankProcess] = {
+            process.pipe: process for process in self.processes if not process.pipe.closed
+        }
+        heard: list[tuple[int, Ready | Word | Failed]] = []
+        for pipe in wait([*(process.pipe for process in by_pipe.values()), *wakes], timeout):
+            if isinstance(pipe, Connection) and pipe in wakes:
+                while pipe.poll():
+                    pipe.recv_bytes()
+                continue
+            process = by_pipe[pipe]
+            message = process.receive()
+            if message is not None:
+                heard.append((process.rank, message))
+        return heard
+
+    def tell(self, do: Do) -> None:
+        """An order to each of them."""
+        for process in self.processes:
+            self.heartbeats.beat(process.rank, 0, Stage.BUILD, self._recipe.conf.start_seconds)
+            process.send(do)
+
+    def hang_up(self) -> None:
+        """They finish the checkpoint that is being written, and end."""
+        for process in self.processes:
+            process.hang_up()
+
+    def kill(self) -> None:
+        """What still runs, a stopped process too; does not wait for its end."""
+        for process in self.processes:
+            process.kill()
+
+    def end(self) -> list[tuple[int, str]]:
+        """Kills, waits within limits, and removes what they shared. Gives the ranks that cannot be ended, and how they are."""
+        self.kill()
+        deadline = time.monotonic() + DEATH_SECONDS
+        left = [process for process in self.processes if not process.has_gone(deadline - time.monotonic())]
+        self.heartbeats.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return [
+            (
+                process.rank,
+                f"process {process.pid}, state {process.state() or 'unknown'} after {DEATH_SECONDS:.0f} s",
+            )
+            for process in left
+        ]

@@ -1,0 +1,201 @@
+"""A worker over two hosts, real: hosts in namespaces, Ray's head and the driver on a third. A whole run for each collective.
+
+A rank of the host that does not lead is killed, one is stopped, the host is cut off in the middle of an epoch: each is named,
+the trial goes on after its last saved epoch, and the run ends with a valid score. `make test-long ARGS=tests/cluster`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import work_log
+from aiperf.journal.events import (
+    AnyEvent,
+    CheckpointWritten,
+    EpochFinished,
+    Progress,
+    RunEnded,
+    RunStarted,
+    TrialFinished,
+    TrialLost,
+    TrialPrepared,
+    WorkerJoined,
+    WorkerLost,
+    WorkerNotStarted,
+)
+from aiperf.journal.journal import NAME, read
+from aiperf.report.gather import gather
+from aiperf.simulate.audit.journal_audit import audit
+from aiperf.system.log import Session
+from aiperf.system.log import read as read_telemetry
+from aiperf.train.collectives.horovod_choice import missing as horovod_missing
+from tests.cluster.hosts_rig import REPOSITORY, HostsRig, hosts, missing
+from tests.drive.processes import command_line
+from tests.drive.runs import small
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        missing() is not None and os.environ.get("AIPERF_SLURM") != "required", reason=f"no hosts: {missing()}"
+    ),
+]
+PATIENCE_SECONDS = 900.0
+RANK = b"aiperf.train.ranks.rank"
+GIVEN_UP_SECONDS = 120.0
+"""Twenty are stated (`distant_host.SILENCE_SECONDS`); the rest is for a machine that does much else."""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[HostsRig]:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    with hosts(folder, 3) as rig:
+        yield rig
+
+
+class SpanningRun:
+    """The first host has head and driver, the others make one worker."""
+
+    def __init__(self, rig: HostsRig, *words: str) -> None:
+        self.rig = rig
+        self.folder = rig.folder / "runs" / "span"
+        self.folder.mkdir(parents=True)
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AIPERF_"))},
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        options = small(
+            "schedule.duration_seconds=7200",
+            "schedule.epochs=[16,18,20]",
+            "dataset.training_images=4096",
+            "accelerators_per_worker=all",
+            "limits.attempts=12",
+            "trainer.hang_seconds=10",
+            *words,
+        )
+        head, *others = rig.names
+        self.driver = self._begin(head, "drive", str(self.folder), "+cluster=slurm", "cluster.nodes=3", *options)
+        self.nodes = {name: self._begin(name, "join", str(self.folder)) for name in others}
+
+    def _begin(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        return self.rig.start(
+            name,
+            sys.executable,
+            "-m",
+            "aiperf",
+            *words,
+            output=self.folder / f"{name}.log",
+            directory=self.folder,
+            environment=self._environment,
+        )
+
+    def until(
+        self, happened: Callable[[list[AnyEvent]], bool], what: str, seconds: float = PATIENCE_SECONDS
+    ) -> list[AnyEvent]:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert self.driver.poll() is None, self.logs()
+            if (self.folder / NAME).exists() and happened(events := list(read(self.folder))):
+                return events
+            time.sleep(0.5)
+        raise AssertionError(f"{what}: not within {seconds:.0f} s\n{self.logs()}")
+
+    def ranks_on(self, name: str) -> list[int]:
+        space = Path(f"/proc/{self.rig.init_of(name)}/ns/pid").readlink()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if (process / "ns/pid").readlink() == space and RANK in command_line(int(process.name)):
+                    found.append(int(process.name))
+            except OSError:
+                continue  # it has ended
+        return found
+
+    def logs(self) -> str:
+        own = [self.folder / f"{name}.log" for name in self.rig.names]
+        ranks = sorted((self.folder / "logs").glob("*"))
+        return "\n".join(
+            f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in [*own, *ranks] if log.exists()
+        )
+
+    def end(self) -> int:
+        (self.folder / "end-requested").touch()
+        return self.driver.wait(PATIENCE_SECONDS)
+
+
+def trains_after(line: int) -> Callable[[list[AnyEvent]], bool]:
+    """Whether an attempt that was prepared after this line has finished an epoch just now, and has many to come."""
+
+    def asked(events: list[AnyEvent]) -> bool:
+        prepared = {(event.trial, event.attempt) for event in events[line:] if isinstance(event, TrialPrepared)}
+        last = next(event for event in reversed(events) if not isinstance(event, Progress | CheckpointWritten))
+        return isinstance(last, EpochFinished) and (last.trial, last.attempt) in prepared and last.epoch < 12
+
+    return asked
+
+
+def lost_after(line: int) -> Callable[[list[AnyEvent]], bool]:
+    return lambda events: any(isinstance(event, TrialLost) for event in events[line:])
+
+
+@pytest.mark.parametrize(
+    "collective",
+    [
+        pytest.param(
+            "horovod", marks=pytest.mark.skipif(horovod_missing(on_cuda=False) is not None, reason="no horovod")
+        ),
+        "torch",
+    ],
+)
+def test_a_worker_over_two_hosts_survives_the_loss_of_ranks_and_of_a_host_and_the_run_has_a_valid_score(
+    collective: str, rig: HostsRig
+) -> None:
+    run = SpanningRun(rig, f"trainer.collective={collective}")
+    _, leader, other = rig.names
+
+    events = run.until(trains_after(0), "the worker trains")
+    (joined,) = (event for event in events if isinstance(event, WorkerJoined))
+    assert joined.hosts == (leader, other) and joined.host == leader
+    assert joined.ranks == 4 and joined.collective.startswith(collective)
+    assert isinstance(events[0], RunStarted) and events[0].shape is not None and events[0].shape.ranks == 4
+    assert (len(run.ranks_on(leader)), len(run.ranks_on(other))) == (2, 2)
+
+    for how, said in ((signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "is stopped")):
+        before = len(events)
+        os.kill(run.ranks_on(other)[0], how)
+        events = run.until(lost_after(before), f"the end of an attempt after {how.name}")
+        lost = next(event for event in events[before:] if isinstance(event, TrialLost))
+        assert "of 4 on " + other in lost.reason and said in lost.reason, lost.reason
+        events = run.until(trains_after(before), f"the trial goes on after {how.name}")
+        assert next(event for event in events[before:] if isinstance(event, TrialPrepared)).ranks == 4
+
+    before = len(events)
+    rig.cut(other)
+    events = run.until(lost_after(before), "the host that is cut off is given up", GIVEN_UP_SECONDS)
+    lost = next(event for event in events[before:] if isinstance(event, TrialLost))
+    assert f"host {other} ({rig.address[other]})" in lost.reason and "it had ranks 2 to 3 of 4" in lost.reason, (
+        lost.reason
+    )
+    events = run.until(trains_after(before), "the trial goes on with the ranks left")
+    assert next(event for event in events[before:] if isinstance(event, TrialPrepared)).ranks == 2
+    assert not any(isinstance(event, WorkerLost) for event in events)
+    run.until(lambda events: any(isinstance(event, TrialFinished) for event in events[before:]), "a trial's end")
+
+    assert run.end() == 0, run.logs()
+    events = list(read(run.folder))
+    assert isinstance(events[-1], RunEnded)
+    audit(events)
+    assert score(work_log(events)).valid
+    assert gather(iter(events)).score.valid
+    assert not any(isinstance(event, WorkerNotStarted) for event in events)
+    sampled = {record.host for record in read_telemetry(run.folder / "telemetry") if isinstance(record, Session)}
+    assert sampled == {leader, other}

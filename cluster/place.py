@@ -129,6 +129,8 @@ class Submission:
     """The interpreter, as the nodes find it."""
     directory: Path
     """The working directory, against which relative paths among the options are read."""
+    verb: Sequence[str] = ("drive",)
+    """What `python -m aiperf` is to do on the first node, before the folder and the options."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,7 +292,7 @@ if [ "$others" -gt 0 ]; then
   step --nodes="$others" --ntasks="$others" --exclude="$first" bash -c "$joined" join {aiperf} join "$run" &
   nodes=$!
 fi
-step --nodes=1 --ntasks=1 --nodelist="$first" {aiperf} drive "$run" {shlex.join(submission.words)} &
+step --nodes=1 --ntasks=1 --nodelist="$first" {aiperf} {shlex.join(submission.verb)} "$run" {shlex.join(submission.words)} &
 driver=$!
 
 # Before the time limit Slurm sends USR1: the driver is asked to close the journal and to write the report.

@@ -23,6 +23,7 @@ VERBS = {
     "flops": "count a network's operations  NAME_OR_FILE [--image 224] [--classes 1000] [--batch N] [--json]",
     "morph": "grow a network and show each step  NAME [--steps 20] [--seed 0] [--json FILE] [--draw FILE.svg]",
     "prepare": "check a data set, and pack it into shards  dataset=imagenet dataset.root=…",
+    "preflight": "check the machines of a run, without a run  [OPTION=VALUE …] [--json]",
     "drive": "begin the run of a folder, or go on with it (scripts of batch jobs call it)  RUN [OPTION=VALUE …]",
     "join": "make this host a node of a run that goes on  RUN",
     "rehearse": "sweep simulated clusters of 1 to 4096 workers and draw the result",

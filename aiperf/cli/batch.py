@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from aiperf.cli import status
 from aiperf.config import RunConf
-from aiperf.errors import AiperfError, NoSuchRun, SchedulerRefused
+from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import check_options, folder_of, make_folder
 from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, Submission
@@ -40,6 +41,37 @@ def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
 def resubmit(conf: RunConf, cluster: ClusterConf, folder: Path) -> int:
     """The same for a run that is to go on: its options stand in its journal."""
     return _carried_out(conf, cluster, folder.absolute(), [], is_new=False)
+
+
+def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequence[str]) -> int:
+    """Carries another verb than `drive` out on the nodes of the allocation that this process is in; gives its exit status.
+
+    Raises:
+        BadConfiguration: this process is in none.
+    """
+    if not cluster.is_allocated(os.environ):
+        raise BadConfiguration(
+            f"{verb[0]} takes place on the nodes of an allocation of +cluster={cluster.kind}, and there is none here: type it "
+            "within one (salloc), or give --folder on the node that is to be the head"
+        )
+    folder = folder_of(conf, time.time()).absolute()
+    submission = Submission(
+        name=f"aiperf-{folder.name}",
+        folder=folder,
+        words=words,
+        seconds=0.0,
+        python=sys.executable,
+        directory=Path.cwd(),
+        verb=verb,
+    )
+    job = cluster.job(submission)
+    make_folder(folder)
+    kept = folder / job.script_name
+    kept.write_text(job.script)
+    try:
+        return job.run_here(kept)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:

@@ -38,6 +38,7 @@ def _measured(probe: Probe, setting: Setting) -> Reading:
     began = time.monotonic()
     try:
         reading = probe.measure(setting)
+        msgspec.json.encode(reading)  # it will stand in a journal
     except Exception as error:  # noqa: BLE001  # it is told as what it is: a reading that there is none
         words = " ".join(str(error).split()) or type(error).__name__
         return failed(probe, words if isinstance(error, OSError) else f"{type(error).__name__}: {words}", _since(began))

@@ -100,6 +100,32 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node as preflight found it. Of repetitions the best; of several devices the weakest; of partners the best."""
+
+    address: str
+    host: str
+    at: float
+    excluded: bool
+    """It got no worker."""
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What was not judged."""
+    clock_offset_seconds: float | None
+    """Ahead of the driver's host; it is taken out of the host's telemetry."""
+    clock_error_seconds: float | None
+    disk_write_bytes_per_second: float | None
+    """To the run's folder."""
+    disk_read_bytes_per_second: float | None
+    matmul_flops: float | None
+    memory_bytes_per_second: float | None
+    pair_bytes_per_second: float | None
+    """Bus bandwidth of an all-reduce with one partner."""
+    bus_bytes_per_second: float | None
+    """Bus bandwidth of the all-reduce of all nodes."""
+
+
+@dataclass(frozen=True, slots=True)
 class SystemFacts:
     """Hosts that describe themselves alike, as one row."""
 
@@ -277,6 +303,8 @@ class Report:
     best: int | None
     """The trial with the best measured accuracy."""
     workers: tuple[WorkerFacts, ...]
+    nodes: tuple[NodeFacts, ...]
+    """As preflight found them; empty: it was not done."""
     systems: tuple[SystemFacts, ...]
     gantt: Gantt
     tree: Tree

@@ -34,6 +34,8 @@ from aiperf.report.facts import (
 )
 from aiperf.report.family import tree
 from aiperf.report.fold import Collected, TrialResults, collect
+from aiperf.report.nodes import clock_offsets, nodes
+from aiperf.report.nodes import doubts as of_preflight
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.system.telemetry import Doubt, Limits, Telemetry, died, doubts
@@ -42,11 +44,12 @@ CURVE_POINTS = 240
 ERROR_POINTS = 1500
 """Epochs shown in the plot of the error, beside every improvement."""
 
-TelemetrySource = Callable[[tuple[float, float]], Telemetry | None]
-"""Sums telemetry up over a window, in seconds since the run began; None where nothing was recorded."""
+TelemetrySource = Callable[[tuple[float, float], Mapping[str, float]], Telemetry | None]
+"""Sums telemetry up over a window, in seconds since the run began, given what each host's clock is ahead of the driver's; None
+where nothing was recorded."""
 
 
-def unmeasured(_: tuple[float, float]) -> None:
+def unmeasured(window: tuple[float, float], clock_offsets: Mapping[str, float]) -> None:
     """The telemetry of a run that recorded none."""
 
 
@@ -57,14 +60,14 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
     result = score(work_log)
     inside = window(work_log)
     end = work_log.at if work_log.ended is None else work_log.ended.at
-    measured = telemetry((inside.start, inside.end)) if inside.seconds > 0 else None
+    measured = telemetry((inside.start, inside.end), clock_offsets(run.checks)) if inside.seconds > 0 else None
     used = utilisation(run, inside)
     architecture = best_architecture(run)
     return Report(
         run=_run(run, end),
         score=result,
         breaches=_breaches(run, inside, end, result, used.mfu_busy),
-        doubts=_doubts(result, measured, run.started.simulated, _worked_until(work_log, inside)),
+        doubts=_doubts(run, result, measured, _worked_until(work_log, inside)),
         curve=curve(work_log, CURVE_POINTS),
         errors=_errors(run),
         error_points=len(run.error),
@@ -75,6 +78,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         trials=_trials(run),
         best=run.best,
         workers=_workers(run),
+        nodes=nodes(run.checks),
         systems=_systems(run),
         gantt=gantt(work_log, end),
         tree=tree(run.trials, run.best),
@@ -257,9 +261,11 @@ def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:
 
 
 def _doubts(
-    result: Score, measured: Telemetry | None, is_simulated: bool, worked_until: dict[int, float]
+    run: Collected, result: Score, measured: Telemetry | None, worked_until: dict[int, float]
 ) -> tuple[Doubt, ...]:
+    is_simulated = run.started.simulated
     found = [Doubt(text, "doubt") for text in result.doubts]
+    found += of_preflight(run.checks, run.started.config, is_simulated=is_simulated)
     if measured is not None:
         found += doubts(measured, Limits())
     if measured is not None and measured.workers:

@@ -71,7 +71,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
         _section("tree", "Tree of architectures", [_figure(by_name["tree"])]),
         _section("architecture", "Best architecture", [_architecture(report, architecture)]),
         _section("trials", "Trials", [_trials(report)]),
-        _section("system", "System", [_beside([*tables.systems(report), tables.versions(report)])]),
+        _section("system", "System", [_nodes(report), _beside([*tables.systems(report), tables.versions(report)])]),
         _section("configuration", "Run and configuration", [_table(tables.run(report)), _configuration(report)]),
     ]
     title = f"{report.run.name}: {words.score_title(report.run)} {words.score(report)}"
@@ -220,6 +220,11 @@ def _time(report: Report) -> str:
     if report.time_breakdown.whole_seconds <= 0:
         return '<p class="empty">No valid window, or no worker in it: there is no time to account for.</p>'
     return _table(tables.time_lost(report))
+
+
+def _nodes(report: Report) -> str:
+    table = tables.nodes(report)
+    return _table(table) if table is not None else '<p class="empty">No node was checked by preflight.</p>'
 
 
 def _devices(telemetry: Table | None) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from aiperf import units
 from aiperf.report import words
-from aiperf.report.facts import Report, TrialFacts
+from aiperf.report.facts import NodeFacts, Report, TrialFacts
 
 MOST_TRIALS = 200
 """Trials in the page's table, the best first; all of them are in report.json."""
 MOST_DEVICES = 64
 MOST_SYSTEMS = 8
+MOST_NODES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,57 @@ def systems(report: Report) -> tuple[Table, ...]:
             ("part", "value"),
         )
         for index, system in enumerate(shown, 1)
+    )
+
+
+def nodes(report: Report) -> Table | None:
+    """The nodes as preflight found them, those with a fault first; None where it was not done."""
+    if not report.nodes:
+        return None
+    columns = (
+        Column("node"),
+        Column("verdict"),
+        Column("clock", True, "ahead of the driver's host; taken out of the node's telemetry"),
+        Column("disk, writing", True, "to the run's folder, fsync included"),
+        Column("disk, reading", True),
+        Column("matrix product", True, "of the weakest accelerator, or of all processors"),
+        Column("memory", True, "STREAM's triad"),
+        Column("pair", True, "bus bandwidth of an all-reduce with the best partner"),
+        Column("all nodes", True, "bus bandwidth of the all-reduce of all nodes"),
+        Column("what is wrong"),
+    )
+    ordered = sorted(
+        report.nodes, key=lambda node: (not node.excluded, not node.faults, node.host, node.address, node.at)
+    )
+    footnote = (
+        "A dash was not measured. Every repetition stands in the journal (NodeChecked); docs/preflight.md says how."
+    )
+    if len(ordered) > MOST_NODES:
+        footnote += f" {units.count(len(ordered) - MOST_NODES)} more nodes are in report.json."
+    excluded = sum(node.excluded for node in ordered)
+    caption = f"Nodes as preflight found them: {units.count(len(ordered))}, {units.count(excluded)} excluded"
+    return Table("nodes", caption, columns, tuple(_node(node) for node in ordered[:MOST_NODES]), True, footnote)
+
+
+def _node(node: NodeFacts) -> tuple[Cell, ...]:
+    def rate(value: float | None, unit: str = "B/s") -> Cell:
+        return Cell("—", -1.0) if value is None else Cell(units.si(value, unit), value)
+
+    offset = node.clock_offset_seconds
+    clock = (
+        Cell("—", 0.0) if offset is None else Cell(f"{offset:+.4f} s ± {node.clock_error_seconds or 0.0:.4f} s", offset)
+    )
+    return _row(
+        node.host if node.host == node.address else f"{node.host} ({node.address})",
+        "excluded" if node.excluded else "kept" if node.faults else "well",
+        clock,
+        rate(node.disk_write_bytes_per_second),
+        rate(node.disk_read_bytes_per_second),
+        rate(node.matmul_flops, "FLOPS"),
+        rate(node.memory_bytes_per_second),
+        rate(node.pair_bytes_per_second),
+        rate(node.bus_bytes_per_second),
+        "; ".join((*node.faults, *node.notes)) or "—",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +40,9 @@ def report_of(run_folder: Path) -> Report:
         JournalDamaged: a line of it does not follow from the one before.
     """
 
-    def measured(window: tuple[float, float]) -> telemetry.Telemetry | None:
-        summed = telemetry.summarise(telemetry.read(run_folder / "telemetry"), window)
+    def measured(window: tuple[float, float], clock_offsets: Mapping[str, float]) -> telemetry.Telemetry | None:
+        records = telemetry.on_one_axis(telemetry.read(run_folder / "telemetry"), clock_offsets)
+        summed = telemetry.summarise(records, window)
         return summed if summed.workers or summed.damaged else None
 
     with _no_cycles_sought():

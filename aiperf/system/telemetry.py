@@ -6,6 +6,7 @@ for doubt in doubts(telemetry, Limits()): ...
 
 from __future__ import annotations
 
+from aiperf.system.clock_shift import on_one_axis
 from aiperf.system.course import Course
 from aiperf.system.doubts import Doubt, Limits, died, doubts
 from aiperf.system.log import Damage, Sample, Session, path, read
@@ -24,6 +25,7 @@ __all__ = [
     "WorkerTelemetry",
     "died",
     "doubts",
+    "on_one_axis",
     "path",
     "read",
     "summarise",

@@ -43,7 +43,7 @@ class Matmul:
                 series["cpu"] = matmul_rates(dtype, setting.processors, self.for_seconds)
             else:
                 series[str(device)] = _on_accelerator(device, precision.dtype, self.for_seconds)
-        facts = {"precision": precision.name, "threads": setting.processors, "torch": torch.__version__}
+        facts = {"precision": precision.name, "threads": setting.processors, "torch": str(torch.__version__)}
         return Reading(probe=self.name, unit=self.unit, series=series, facts=facts)
 
 

@@ -1,0 +1,82 @@
+"""`python -m aiperf preflight`: checks the machines of a run without beginning one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiperf.config import RunConf
+    from aiperf.journal.events import NodeChecked
+
+DESCRIPTION = """Checks the machines that a run with these options would have: versions, data, disk, clocks,
+accelerators, matrix product, memory, all-reduce in pairs and of all nodes. Without a cluster this machine
+alone (matrix product and memory with preflight.probes=full). With one it is typed where the run's driver
+would run: within an allocation of the scheduler, on the head of an existing Ray. Exit status: 0, all is
+well; 1, some node has a fault; 2, nothing was checked."""
+EXAMPLES = (
+    "dataset=imagenet dataset.root=/data/imagenet preflight.probes=full",
+    "+cluster=ray cluster.address=auto --json",
+)
+OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How it is told."""
+    parser.add_argument("--json", action="store_true", help="every repetition of every probe, as JSON")
+    parser.add_argument(
+        "--folder", type=Path, metavar="FOLDER", help="where other nodes join through `python -m aiperf join FOLDER`"
+    )
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Gives the exit status."""
+    from aiperf.cli import batch
+    from aiperf.config import configure
+    from aiperf.planning.plan import check_options, folder_of
+
+    conf = configure(options)
+    check_options(conf)
+    # all are shown, whatever would become of them in a run
+    probes = "auto" if conf.preflight.probes == "none" else conf.preflight.probes
+    conf = replace(conf, name=conf.name or "preflight", preflight=replace(conf.preflight, broken="keep", probes=probes))
+    folder: Path | None = arguments.folder
+    if conf.cluster is not None and conf.cluster.has_jobs and folder is None:
+        verb = ["preflight", *(["--json"] if arguments.json else []), "--folder"]
+        return batch.here(conf, conf.cluster, options, verb)
+    if conf.cluster is None or folder is not None:
+        return _shown(_checked(conf, folder), as_json=arguments.json)
+    folder = folder_of(conf, time.time()).absolute()
+    folder.mkdir(parents=True)
+    try:
+        return _shown(_checked(conf, folder), as_json=arguments.json)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checked(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
+    from aiperf.drive.machines import check, machines
+
+    if conf.cluster is None:
+        return check(conf, folder).events
+    with machines(conf, folder):
+        return check(conf, folder).events
+
+
+def _shown(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
+    import msgspec
+
+    from aiperf.preflight.told import lines
+
+    if as_json:
+        print(json.dumps([msgspec.to_builtins(check) for check in checks], indent=2))
+    else:
+        for line in lines(checks):
+            print(line)
+    return 1 if any(check.faults for check in checks) else 0

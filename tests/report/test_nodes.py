@@ -1,0 +1,110 @@
+"""Nodes in the report: those that were excluded are named, what was measured is shown, and clocks are set right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aiperf.journal.events import AnyEvent, NodeChecked, RunStarted
+from aiperf.report.gather import gather
+from aiperf.report.html import page
+from aiperf.report.plots import all_pictures
+from aiperf.report.tables import nodes
+from aiperf.report.write import best_drawn
+from aiperf.system import telemetry
+from aiperf.system.log import Log, Session
+from aiperf.system.sampler import Device, DeviceSample
+from tests.report.journals import Shape, invented
+
+SMALL = invented(Shape(workers=2))
+
+
+def checked(host: str, *faults: str, excluded: bool = True, offset: float = 0.0) -> NodeChecked:
+    rates = {"10.0.0.1, 1048576 B": [1e9, 2e9], "10.0.0.1, 33554432 B": [8e9, 9e9]}
+    return NodeChecked(
+        at=0.0,
+        address=f"10.0.0.{host[1:]}",
+        host=host,
+        readings={
+            "matrix product": {
+                "probe": "matrix product",
+                "unit": "FLOPS",
+                "series": {"cuda:0": [5e14, 7e14], "cuda:1": [6e14]},
+            },
+            "pairs": {"probe": "pairs", "unit": "B/s", "series": rates},
+            "memory": {"probe": "memory", "unit": "B/s", "failed": "it hung"},
+        },
+        faults=list(faults),
+        notes=[],
+        excluded=bool(faults) and excluded,
+        clock_offset_seconds=offset,
+        clock_error_seconds=0.001,
+    )
+
+
+def with_checks(*checks: NodeChecked) -> list[AnyEvent]:
+    first, *rest = SMALL
+    assert isinstance(first, RunStarted)
+    config = first.config | {"preflight": {"most_excluded": 0.1, "probes": "full"}}
+    return [msgspec.structs.replace(first, config=config), *checks, *rest]
+
+
+def test_an_excluded_node_is_named_in_doubts_rules_and_table() -> None:
+    report = gather(with_checks(checked("n1"), checked("n2"), checked("n3", "data: <b>another</b> set")))
+
+    assert [doubt.text for doubt in report.doubts if "preflight" in doubt.text] == [
+        "1 of 3 nodes excluded by preflight: n3: data: <b>another</b> set"
+    ]
+    assert any("1 of 3 were, by preflight" in breach.found for breach in report.breaches)
+    table = nodes(report)
+    assert table is not None
+    assert [row[0].text for row in table.rows] == ["n3 (10.0.0.3)", "n1 (10.0.0.1)", "n2 (10.0.0.2)"]
+    assert [row[1].text for row in table.rows] == ["excluded", "well", "well"]
+    shown = {column.name: cell.text for column, cell in zip(table.columns, table.rows[1], strict=True)}
+    assert shown["matrix product"].replace("\u202f", " ") == "600 TFLOPS", "of the weaker accelerator the best"
+    assert shown["pair"].replace("\u202f", " ") == "9.00 GB/s"
+    assert shown["memory"] == "—"
+    text = page(report, all_pictures(report), best_drawn(report))
+    assert "Nodes as preflight found them: 3, 1 excluded" in text
+    assert "<b>another</b>" not in text
+
+
+def test_a_node_that_is_used_in_spite_of_a_fault_is_a_doubt_and_breaks_no_rule() -> None:
+    report = gather(with_checks(checked("n1", "clock: off", excluded=False), checked("n2")))
+
+    assert any("1 of 2 nodes used in spite of a fault" in doubt.text for doubt in report.doubts)
+    assert not any("by preflight" in breach.found for breach in report.breaches)
+
+
+def test_nine_good_nodes_of_ten_are_enough_and_eight_are_not() -> None:
+    ten = [checked(f"n{number}") for number in range(10)]
+
+    def broken(bad: int) -> bool:
+        checks = [checked(f"n{number}", "data: other") for number in range(bad)] + ten[bad:]
+        return any("by preflight" in breach.found for breach in gather(with_checks(*checks)).breaches)
+
+    assert not broken(1)
+    assert broken(2)
+
+
+@pytest.mark.parametrize("ahead", [5.0, -7.5])
+def test_what_a_clock_is_off_is_taken_out_of_its_hosts_telemetry(tmp_path: Path, ahead: float) -> None:
+    """A host whose clock is ahead writes moments that lie too late, and its work would seem to be of another time."""
+    for worker, (host, off) in enumerate([("n1", 0.0), ("n2", ahead)]):
+        log = Log(tmp_path / f"{worker}.jsonl")
+        device = Device(id="host", kind="host")
+        log.begin(
+            Session(host=host, worker=worker, at=100.0 + off, wall_unix=0.0, interval_seconds=1.0, devices=(device,))
+        )
+        for second in range(20):
+            log.append(100.0 + second + off, 0.0, [DeviceSample(device="host", utilisation=float(5 < second <= 10))])
+        log.close()
+
+    def busy(offsets: dict[str, float]) -> list[float | None]:
+        records = telemetry.on_one_axis(telemetry.read(tmp_path), offsets)
+        return [one.utilisation_mean for one in telemetry.summarise(records, (105.0, 110.0)).devices]
+
+    assert busy({"n2": ahead}) == [1.0, 1.0]
+    assert busy({})[1] != 1.0, "or this test would show nothing"

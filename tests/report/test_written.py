@@ -100,7 +100,7 @@ def test_every_picture_has_words_and_every_table_a_caption(page: str) -> None:
 
     assert all(a.get("alt") for tag, a in parsed.tags if tag == "img")
     roots = [a for tag, a in parsed.tags if tag == "svg"]
-    assert len(roots) == 5
+    assert len(roots) == 6
     assert all(a.get("role") == "img" and a.get("aria-label") for a in roots)
     tags = Counter(tag for tag, _ in parsed.tags)
     assert tags["table"] == tags["caption"] == tags["thead"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from ray.autoscaler.sdk import request_resources
 from ray.exceptions import RayError
 
 from cluster.place import Demand
@@ -21,6 +20,8 @@ def asked_for(demand: Demand | None) -> Iterator[None]:
     if demand is None:
         yield
         return
+    from ray.autoscaler.sdk import request_resources  # which brings the command line of Ray's clusters with it
+
     request_resources(bundles=bundles(demand))
     try:
         yield
@@ -28,6 +29,13 @@ def asked_for(demand: Demand | None) -> Iterator[None]:
         # its own words stand above where Ray is lost; the autoscaler is lost with it
         with suppress(RayError, ConnectionError, TimeoutError):
             request_resources(bundles=[])
+
+
+def draining_nodes() -> frozenset[str]:
+    """Identifiers of the nodes of which Ray was told that they will go, by a spot node's notice, say. (Ray 2.60)"""
+    from ray._private.state import state
+
+    return frozenset(state.get_draining_nodes())
 
 
 def bundles(demand: Demand) -> list[dict[str, float]]:

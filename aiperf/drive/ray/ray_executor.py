@@ -21,6 +21,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from aiperf.drive.preflight import Gate
 from aiperf.drive.ray.actors import OpenGroup, WorkerPlan, open_ranks
 from aiperf.drive.ray.daemons import Runtime
+from aiperf.drive.ray.demand import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.fleet import Call, Fleet
 from aiperf.drive.ray.generators import Generators
@@ -280,6 +281,9 @@ class RayExecutor:
     def _look_for_places(self, now: float) -> None:
         nodes: list[dict[str, Any]] = self._runtime.asked(ray.nodes, "the question which nodes are there (ray.nodes)")
         self._places.see(nodes)
+        for node in self._runtime.asked(draining_nodes, "the question which nodes are being drained"):
+            if node not in self._places.excluded:
+                self._places.exclude(node, "Ray was told that this node will go")
         if self._gate is not None:
             for node in self._gate.excluded - self._places.excluded.keys():
                 self._places.exclude(node, "preflight found it faulty (docs/preflight.md)")

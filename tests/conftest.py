@@ -11,7 +11,9 @@ settings.register_profile("aiperf", deadline=None)
 settings.load_profile("aiperf")
 
 REAL_PROCESSES = (
+    "tests/cluster/test_elastic",
     "tests/cluster/test_existing_ray",
+    "tests/cluster/test_image",
     "tests/cluster/test_hosts_real",
     "tests/cluster/test_slurm_real",
     "tests/cluster/test_hosts_rig",

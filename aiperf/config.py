@@ -27,6 +27,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 import conf as conf_folder
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
+from aiperf.journal.storage_config import StorageConf
 from aiperf.option_records import Records, check_field, check_record
 from aiperf.option_words import Options, check, fields_of_records
 from aiperf.preflight.preflight_config import PreflightConf
@@ -78,6 +79,7 @@ class RunConf:
     batch: BatchConf = field(default_factory=BatchConf)
     limits: LimitsConf = field(default_factory=LimitsConf)
     preflight: PreflightConf = field(default_factory=PreflightConf)
+    storage: StorageConf = field(default_factory=StorageConf)
     cluster: ClusterConf | None = None
     """Where to run: absent means this machine; otherwise +cluster=NAME."""
     name: str | None = None

@@ -88,7 +88,7 @@ class Driver:
                 raise NoWorkers(
                     f"a run needs at least one worker; none came up within {self.first_worker_seconds:.0f} s. "
                     "The executor's own messages stand above; dry_run=true shows what it asks for. "
-                    f"When there are machines: resume={self.journal.path.parent}"
+                    f"When there are machines: resume={self.journal.run}"
                 )
             self.after_turn(self)
 

@@ -22,6 +22,7 @@ from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
 from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, read
+from aiperf.journal.local_journal import open_journal, to_be_read
 from aiperf.planning.plan import Plan, first_event, new_folder, run_folder
 from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations
@@ -82,7 +83,7 @@ def run_session(
         boot_id=began.boot_id,
         boot_seconds=began.boot_seconds,
     )
-    with Journal(folder / NAME) as journal:
+    with open_journal(folder, plan.conf.storage.local_journal()) as journal:
         standing = Standing.at(first)
         for event in checks:
             standing.take(event)
@@ -121,7 +122,9 @@ def resumable(conf: RunConf) -> Resumable:
     """
     assert conf.resume is not None
     folder = run_folder(conf.resume, conf.runs)
-    reader = read(folder, conf.resume_until)
+    first = next(iter(read(folder)), None)
+    local = from_plain(first.config).storage.local_journal() if isinstance(first, RunStarted) else None
+    reader = read(to_be_read(folder, local), conf.resume_until)
     lines = iter(reader)
     first = next(lines, None)
     if not isinstance(first, RunStarted):
@@ -163,7 +166,7 @@ def resume(
         JournalNotLocked: it can be kept by neither lock nor lease.
     """
     standing = found.standing
-    with Journal(found.folder / NAME, found.reading) as journal:
+    with open_journal(found.folder, found.conf.storage.local_journal(), found.reading) as journal:
         resumed = resumption(standing.run, found.session, host_time(), journal.cut)
         if resumed.rolled_back_lines and journal.cut is not None:
             print(

@@ -13,7 +13,7 @@ import hashlib
 import os
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,10 +196,21 @@ class Cut:
 class Journal:
     """A journal that is written; one driver at a time. Close it, or use it in a `with` block."""
 
-    def __init__(self, path: Path, reading: Reading | None = None, *, durable: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        reading: Reading | None = None,
+        *,
+        durable: bool = True,
+        run: Path | None = None,
+        why_not_ours: Callable[[], str | None] = lambda: None,
+    ) -> None:
         """Opens a new journal, or one that was read to its end (`reading`), whose torn last line is then cut off.
 
         `durable`: every append is flushed to the disk itself. A simulated run, which nobody loses, may do without.
+
+        `run`: the run's folder, where the journal lies elsewhere. `why_not_ours`: asked before each commit, what else there is
+        that keeps this driver from writing it.
 
         What stands after the reading's end is kept in a file of its own (`cut`), and goes when the first append is on disk:
         whoever rolls a run back leaves either the old lines or the new driver's line that tells of them.
@@ -209,11 +220,13 @@ class Journal:
             JournalNotLocked: it can be kept by neither lock nor lease.
         """
         self.path = path
+        self.run = path.parent if run is None else run
+        self._why_not_ours = why_not_ours
         self._absolute = path.absolute()
         self._is_durable = durable
         self._file: IO[bytes] = path.open("xb+" if reading is None else "r+b", buffering=0)
         try:
-            self._lease = self._locked()
+            self._lease = held(self._file, path)
         except BaseException:
             self._file.close()
             if reading is None:
@@ -227,24 +240,10 @@ class Journal:
         self._size = os.fstat(self._file.fileno()).st_size
         """As this driver left it: nobody else changes it."""
 
-    def _locked(self) -> Lease | None:
-        """Keeps a second driver out, by the kernel's lock; where the file system keeps none, by a lease."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise _unlocked(self.path, error) from error
-        else:
-            refuse_if_leased(self._absolute)
-            return None
-        try:
-            return Lease.taken(self._absolute)
-        except OSError as error:
-            raise JournalNotLocked(
-                f"a lock on the journal keeps a second driver out; the file system of '{self.path}' keeps none, and would not "
-                f"take a lease beside it either ({error.strerror}). Have it mounted with locks (Lustre: -o flock; NFS: without "
-                "nolock, its lock service running), or take a folder on another file system: runs=FOLDER"
-            ) from error
+    @property
+    def committed_bytes(self) -> int:
+        """So much of the file is the journal."""
+        return self._end
 
     def _keep_what_follows(self) -> Cut | None:
         self._file.seek(self._end)
@@ -297,18 +296,18 @@ class Journal:
         remedy = "Make room" if error.errno in _NO_ROOM else "Let it be written (chattr -i, mount -o remount,rw)"
         return JournalNotWritten(
             f"what happened must stand on disk before anything acts on it; '{self.path}' "
-            f"could not be written ({error.strerror}){left}. {remedy}, then: resume={self.path.parent}"
+            f"could not be written ({error.strerror}){left}. {remedy}, then: resume={self.run}"
         )
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
         """A driver whose file was removed, replaced or cut would work on for hours, for nothing."""
-        if self._lease is not None:
-            try:
-                other = self._lease.overtaken_by()
-            except OSError as error:
-                raise self._not_written(error) from error
-            if other is not None:
-                raise self._taken_away(f"was taken over by {other}", written, is_whole=False)
+        try:
+            other = None if self._lease is None else self._lease.overtaken_by()
+            why = self._why_not_ours() if other is None else f"was taken over by {other}"
+        except OSError as error:
+            raise self._not_written(error) from error
+        if why is not None:
+            raise self._taken_away(why, written, is_whole=False)
         mine = os.fstat(self._file.fileno())
         try:
             there = self._absolute.stat()
@@ -340,7 +339,7 @@ class Journal:
             saved = f"the lines that were to follow line {self.lines} are kept in '{kept}'"
         return JournalTakenAway(
             f"a journal is its driver's alone while a run goes on; '{self.path}' {what}. The run stops; {saved}. "
-            f"To go on: resume={self.path.parent}"
+            f"To go on: resume={self.run}"
         )
 
     def close(self) -> None:
@@ -358,6 +357,31 @@ class Journal:
 
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def held(file: IO[bytes], path: Path) -> Lease | None:
+    """Keeps a second driver out of a file, by the kernel's lock; where the file system keeps none, by a lease.
+
+    Raises:
+        JournalInUse: another driver holds it.
+        JournalNotLocked: it can be kept by neither.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise _unlocked(path, error) from error
+    else:
+        refuse_if_leased(path.absolute())
+        return None
+    try:
+        return Lease.taken(path.absolute())
+    except OSError as error:
+        raise JournalNotLocked(
+            f"a lock on the journal keeps a second driver out; the file system of '{path}' keeps none, and would not "
+            f"take a lease beside it either ({error.strerror}). Have it mounted with locks (Lustre: -o flock; NFS: without "
+            "nolock, its lock service running), or take a folder on another file system: runs=FOLDER"
+        ) from error
 
 
 def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:

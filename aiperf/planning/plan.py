@@ -70,6 +70,7 @@ def check_options(conf: RunConf) -> None:
     conf.limits.check()
     conf.preflight.check()
     accelerators_declared(conf.accelerators_per_worker)
+    conf.storage.check()
     _folder_name(conf)
     if conf.seed < 0:
         raise BadConfiguration(f"seed is at least 0; found {conf.seed!r}")

@@ -154,6 +154,7 @@ FREE = {
     "preflight.disk_bytes_per_second": "which nodes are excluded: their share is judged",
     "preflight.slow_share": "which nodes are excluded: their share is judged",
     "preflight.slow_network_share": "which nodes are excluded: their share is judged",
+    "storage.journal": "on which disk the same lines stand first",
     "name": "of the run's folder",
     "runs": "folder of all runs",
     "seed": "declared beforehand, like the length",

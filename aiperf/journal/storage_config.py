@@ -1,0 +1,39 @@
+"""Where what a run writes lies first, as a user chooses it. All of it comes to lie in the run's folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.errors import BadConfiguration
+
+SHARED, LOCAL = "shared", "local:"
+
+
+@dataclass
+class StorageConf:
+    """What lies on the file system that all hosts share, and what on a host's own disk."""
+
+    journal: str = SHARED
+    """shared: written in the run's folder. local:FOLDER: written on the own disk of the driver's host, in FOLDER, an absolute
+    path, and copied to the run's folder every 2 s and at the end."""
+
+    def check(self) -> None:
+        """Raises BadConfiguration where a place is none."""
+        self.local_journal()
+
+    def local_journal(self) -> Path | None:
+        """The folder on the driver's host under which the journal is written; None: it is in the run's.
+
+        >>> StorageConf("local:/scratch").local_journal(), StorageConf().local_journal()
+        (PosixPath('/scratch'), None)
+        """
+        if self.journal == SHARED:
+            return None
+        folder = Path(self.journal.removeprefix(LOCAL))
+        if not self.journal.startswith(LOCAL) or not folder.is_absolute():
+            raise BadConfiguration(
+                f"storage.journal is 'shared', or 'local:FOLDER' with an absolute path; found {self.journal!r}. "
+                "For example: storage.journal=local:/var/tmp/aiperf"
+            )
+        return folder

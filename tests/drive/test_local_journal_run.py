@@ -1,0 +1,54 @@
+"""A whole run whose journal is written on the driver's own disk: driven, resumed and read as any other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aiperf.config import configure
+from aiperf.drive.driver import Driver
+from aiperf.drive.machines import machines
+from aiperf.drive.session import resumable, resume, run_session
+from aiperf.errors import BadConfiguration
+from aiperf.journal.events import RunResumed
+from aiperf.journal.journal import NAME, read
+from aiperf.journal.local_journal import local_path
+from aiperf.planning.plan import make_plan
+from aiperf.planning.this_machine import this_machine
+from morphism import encode
+from tests.drive.executors import TINY
+from tests.train.orders import plain_graph
+
+
+def test_a_run_with_its_journal_on_the_drivers_own_disk_is_driven_and_taken_up_from_what_was_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "start.json").write_text(encode(plain_graph()))
+    disk = tmp_path / "disk"
+    words = [*TINY, "executor=inline", f"runs={tmp_path / 'runs'}", f"start={tmp_path / 'start.json'}"]
+    conf = configure([*words, f"storage.journal=local:{disk}", "schedule.duration_seconds=3600"])
+
+    def end_after(trials: int, driver: Driver) -> None:
+        driver.interrupted = driver.run.finished >= trials
+
+    with machines(conf) as executor_of:
+        folder = run_session(make_plan(conf, this_machine(conf)), executor_of, lambda driver: end_after(1, driver))
+        own = local_path(folder, disk)
+        assert own.read_bytes() == (folder / NAME).read_bytes()
+        (folder / NAME).write_bytes(own.read_bytes()[:-100])  # as if the driver had been killed before it was copied
+
+        found = resumable(replace(conf, resume=str(folder), storage=configure([]).storage))
+        resume(found, executor_of, lambda driver: end_after(2, driver))
+
+    events = list(read(folder))
+    assert own.read_bytes() == (folder / NAME).read_bytes()
+    assert sum(isinstance(event, RunResumed) for event in events) == 1
+
+
+def test_a_place_that_is_none_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    conf = configure(["storage.journal=nowhere", f"runs={tmp_path}"])
+
+    with pytest.raises(BadConfiguration, match=r"storage\.journal is 'shared', or 'local:FOLDER'"):
+        make_plan(conf, this_machine(conf))

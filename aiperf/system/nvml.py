@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from aiperf.system.peaks import board_variant
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
+from aiperf.system.xid import hardware_xids, kernel_log
 
 T = TypeVar("T")
 
@@ -65,6 +66,11 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
     return tuple(THROTTLE_BITS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
 
 
+def _bus(pci: str) -> str:
+    """Bus and device: '3b:00' of '00000000:3B:00.0'."""
+    return pci.lower().split(":", 1)[1].partition(".")[0]
+
+
 class NvmlSampler:
     """All NVIDIA accelerators of this host that NVML shows.
 
@@ -102,6 +108,35 @@ class NvmlSampler:
 
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
         return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
+
+    def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
+        """What tells a sick device from a well one, by id: memory errors since the driver began, hardware Xids, and processes
+        that compute on it. What cannot be told is None."""
+        nvml, log = self._nvml, kernel_log()
+        xids = None if log is None else hardware_xids(log)
+        found: dict[str, dict[str, Any]] = {}
+        for handle, device in self._handles:
+            if handle is None or device.id not in wanted:
+                continue
+            found[device.id] = {
+                "ecc_uncorrected_since_boot": self._value(
+                    partial(
+                        nvml.nvmlDeviceGetTotalEccErrors,
+                        handle,
+                        nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                        nvml.NVML_VOLATILE_ECC,
+                    )
+                ),
+                "xids": None if xids is None or device.pci is None else xids.get(_bus(device.pci), []),
+                "processes": self._value(partial(self._computing, handle)),
+            }
+        return found
+
+    def _computing(self, handle: Any) -> list[int] | None:
+        try:
+            return [int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+        except self._nvml.NVMLLibraryMismatchError:  # a driver older than this pynvml: no error of NVML's own
+            return None
 
     def close(self) -> None:
         self._nvml.nvmlShutdown()

@@ -93,7 +93,7 @@ int nvmlDeviceGetCurrentClocksEventReasons(device_t d, unsigned long long *mask)
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(device_t d, unsigned long long *mask) { (void)d; return reasons(mask); }
 int nvmlDeviceGetTotalEccErrors(device_t d, int type, int counter, unsigned long long *count) {
-    (void)counter;
+    if (counter == 0 && type && getenv("NVML_SICK")) { *count = 3; return SUCCESS; } /* since the driver began */
     if (d->index == 1) return NOT_SUPPORTED; /* ECC switched off */
     *count = type ? 0 : 12;
     return SUCCESS;

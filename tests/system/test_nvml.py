@@ -19,6 +19,7 @@ from aiperf.system import nvml
 from aiperf.system.log import parse
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
 from aiperf.system.telemetry import Limits, Sample, Session, doubts, summarise
+from aiperf.system.xid import hardware_xids
 
 LOOK = """
 import sys, msgspec
@@ -236,3 +237,40 @@ def test_a_recorder_on_a_host_with_accelerators_records_those_its_worker_may_use
     texts = [doubt.text for doubt in doubts(summarise(records, (0.0, last.look.at)), Limits())]
     assert any("1 of 2 accelerators of worker 0 on 'n1' missing" in text for text in texts)
     assert any("throttled (hw_thermal_slowdown)" in text and "100 % of the time" in text for text in texts)
+
+
+HEALTH = """
+import sys, msgspec
+from aiperf.system.nvml import NvmlSampler
+sampler = NvmlSampler()
+sys.stdout.buffer.write(msgspec.json.encode(sampler.health([device.id for device in sampler.devices()][:1])))
+sampler.close()
+"""
+
+
+@pytest.mark.parametrize(("environment", "errors"), [({}, 0), ({"NVML_SICK": "1"}, 3)])
+def test_health_tells_memory_errors_since_the_driver_began_of_those_that_are_asked_about(
+    invented_driver: Path, environment: dict[str, str], errors: int
+) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", HEALTH],
+        env=os.environ | {"LD_LIBRARY_PATH": str(invented_driver)} | environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+
+    ((_, health),) = msgspec.json.decode(told.stdout).items()
+    assert health["ecc_uncorrected_since_boot"] == errors
+    assert health["processes"] is None, "this driver does not tell"
+
+
+def test_only_xids_of_hardware_are_told_each_once_and_by_device() -> None:
+    lines = [
+        "4,1,2,-;NVRM: Xid (PCI:0000:3B:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        "4,2,3,-;NVRM: Xid (PCI:0000:3B:00): 79, again",
+        "4,3,4,-;NVRM: Xid (PCI:0000:AF:00): 31, pid=4711, MMU Fault",
+        "4,4,5,-;NVRM: Xid (PCI:0000:AF:00.0): 48, DBE",
+        "6,5,6,-;eth0: link up",
+    ]
+
+    assert hardware_xids(lines) == {"3b:00": [79], "af:00": [48]}

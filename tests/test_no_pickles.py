@@ -18,6 +18,17 @@ UNPICKLERS = {
     ("rpc", "init_rpc"), ("xmlrpc", "SimpleXMLRPCServer"),
 }  # fmt: skip
 NAMES = {name for _, name in UNPICKLERS} - {"load", "loads", "open"}
+OBJECTS = {
+    "allgather_object", "broadcast_object", "broadcast_object_fn", "broadcast_optimizer_state",
+    "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
+    "send_object_list", "recv_object_list", "RendezvousServer", "BasicDriverService", "BasicTaskService",
+}  # fmt: skip
+"""Of Horovod and torch.distributed: they send objects to other ranks as pickles, or serve those who do."""
+
+KNOWN = {
+    "aiperf/drive/ray/news.py": "the driver's own packets, within Ray's calls and object store: its channel, behind the token"
+}
+"""What may, and why."""
 
 
 def offences(source: str) -> list[str]:
@@ -30,11 +41,13 @@ def offences(source: str) -> list[str]:
                     found.append(f"{module}.{name}")
                 if (module, name) == ("torch", "load") and not _weights_only(node):
                     found.append("torch.load without weights_only=True")
+            case ast.Attribute(attr=name) if name in OBJECTS:
+                found.append(name)
             case ast.ImportFrom(module=str(module), names=names):
                 found += [
                     f"{module}.{alias.name}"
                     for alias in names
-                    if (module.rpartition(".")[2], alias.name) in UNPICKLERS or alias.name in NAMES
+                    if (module.rpartition(".")[2], alias.name) in UNPICKLERS or alias.name in NAMES | OBJECTS
                 ]
     return found
 
@@ -56,6 +69,8 @@ def _weights_only(call: ast.Call) -> bool:
         "import torch; torch.load(f)",
         "import torch; torch.load(f, weights_only=False)",
         "from multiprocessing.managers import BaseManager",
+        "hvd.broadcast_object(x)",
+        "from torch.distributed import broadcast_object_list",
     ],
 )
 def test_what_unpickles_is_seen(line: str) -> None:
@@ -71,4 +86,5 @@ def test_our_code_unpickles_nothing_that_comes_from_a_socket_or_a_file() -> None
 
     found = {str(file.relative_to(REPOSITORY)): said for file in files if (said := offences(file.read_text()))}
 
-    assert found == {}
+    assert {file for file in found if file not in KNOWN} == set(), found
+    assert set(KNOWN) <= set(found), "what unpickles no more is no exception any more"

@@ -26,7 +26,9 @@ OBJECTS = {
 """Of Horovod and torch.distributed: they send objects to other ranks as pickles, or serve those who do."""
 
 KNOWN = {
-    "aiperf/drive/ray/news.py": "the driver's own packets, within Ray's calls and object store: its channel, behind the token"
+    "aiperf/drive/ray/news.py": "the driver's own packets, within Ray's calls and object store: behind the token",
+    "aiperf/train/ranks/guarded_door.py": "lets the worker's own hosts through, and passes bytes on that it does not read",
+    "aiperf/train/ranks/meeting_point.py": "takes a port that is free, for what torch or Horovod meet at: no word is read of it",
 }
 """What may, and why."""
 

@@ -28,7 +28,7 @@ OBJECTS = {
 KNOWN = {
     "aiperf/drive/ray/news.py": "the driver's own packets, within Ray's calls and object store: behind the token",
     "aiperf/train/ranks/guarded_door.py": "lets the worker's own hosts through, and passes bytes on that it does not read",
-    "aiperf/train/ranks/meeting_point.py": "takes a port that is free, for what torch or Horovod meet at: no word is read of it",
+    "aiperf/train/ranks/meeting_point.py": "takes a free port, for what torch meets at: no word is read of it",
 }
 """What may, and why."""
 

@@ -31,7 +31,7 @@ WORDS = (
     "preflight.seconds=180",
     "cluster.join_seconds=300",
 )
-FULL = 64 * 2**20
+FULL = 200 * 2**20
 """Bytes of the broken host's /tmp: less than preflight.free_bytes."""
 
 

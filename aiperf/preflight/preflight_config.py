@@ -22,8 +22,9 @@ class PreflightConf:
     the fault is on record; stop: the run does not begin (one that joins later is excluded)."""
     most_excluded: float = 0.1
     """A run with a larger share of its nodes excluded is outside the ranking."""
-    seconds: float = 60.0
-    """Limit of each probe on each node, the start of its process included: a node that has not answered then is broken."""
+    seconds: float = 180.0
+    """Limit of each probe on each node: a node that has not answered then is broken. Loading torch on all nodes at once
+    from one file server is within it."""
     clock_seconds: float = 1.0
     """A node's clock may be off the head's by so much. What it is off is taken out of its telemetry in any case."""
     free_bytes: int = 2**28

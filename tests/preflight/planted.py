@@ -14,6 +14,7 @@ from aiperf.preflight.probes.disk import Space
 from aiperf.preflight.reading import Probe, Reading, Setting
 
 DIES, HANGS, IS_FAST, OTHER = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
+SLOW = "127.0.0.15"
 AHEAD_SECONDS = 5.0
 
 
@@ -45,12 +46,24 @@ class Fingerprint:
         return Reading(probe=self.name, unit=self.unit, facts={"fingerprint": told * 64})
 
 
+@dataclass(frozen=True)
+class Arithmetic:
+    """Ten times slower on SLOW."""
+
+    name: ClassVar[str] = "matrix product"
+    unit: ClassVar[str] = "FLOPS"
+
+    def measure(self, setting: Setting) -> Reading:
+        rate = 1e9 if setting.address == SLOW else 1e10
+        return Reading(probe=self.name, unit=self.unit, series={"cpu": [rate]})
+
+
 def without_hangs() -> tuple[Probe, ...]:
     return (Space(), Fingerprint(), Planted(may_hang=False))
 
 
 def with_hangs() -> tuple[Probe, ...]:
-    return (Space(), Fingerprint(), Planted(may_hang=True))
+    return (Space(), Fingerprint(), Arithmetic(), Planted(may_hang=True))
 
 
 def clock() -> float:

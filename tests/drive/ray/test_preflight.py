@@ -16,7 +16,7 @@ from aiperf.drive.ray.gate import Gate, checked_by
 from aiperf.drive.ray.inspection import Inspection
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
-from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS
+from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.train.trainer_config import TrainerConf
 from tests.drive.clusters import SmallCluster, small_cluster
@@ -96,6 +96,9 @@ def test_a_node_that_hangs_is_named_and_the_others_exchange_in_pairs_and_togethe
     monkeypatch.setattr(inspector, "GRACE_SECONDS", 5.0)
     how = inspection(tmp_path, planted.with_hangs, is_full=True, seconds=90.0)
 
+    while len(nodes()) < 6:  # it may be the only test of the module that is run
+        cluster.add()
+
     measured = {one.address: one for one in how.of(nodes())}
 
     hung = measured[planted.HANGS].readings["planted"].failed
@@ -110,3 +113,7 @@ def test_a_node_that_hangs_is_named_and_the_others_exchange_in_pairs_and_togethe
         assert len(one.readings[ALL].series["33554432"]) == 5
         assert one.readings[ALL].facts["ranks"] == len(others)
     assert PAIRS not in measured[planted.HANGS].readings
+    verdicts = judge(list(measured.values()), how.conf)
+    assert verdicts[measured[planted.SLOW].node].slow == ("matrix product",)
+    tries = {address: len(one.readings["matrix product"].series["cpu"]) for address, one in measured.items()}
+    assert {address for address, count in tries.items() if count == 2} == {planted.SLOW}, "it was given another chance"

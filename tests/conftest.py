@@ -16,6 +16,7 @@ REAL_PROCESSES = (
     "tests/cluster/test_image",
     "tests/cluster/test_hosts_real",
     "tests/cluster/test_slurm_real",
+    "tests/cluster/test_preflight_real",
     "tests/cluster/test_hosts_rig",
     "tests/cluster/test_deaths_over_hosts",
     "tests/drive/",

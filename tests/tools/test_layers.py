@@ -15,6 +15,7 @@ PLANTED = {
     "aiperf/system/host.py": "from aiperf.report import facts",
     "aiperf/train/loop.py": "from aiperf.train.ranks import group",
     "aiperf/report/facts.py": "import torch",
+    "aiperf/planning/plan.py": "from aiperf.system.describe import describe",
     "morphism/ops.py": "import numpy",
 }
 """A file, and what it must not import."""
@@ -45,6 +46,9 @@ def test_what_a_room_must_not_import_is_refused_by_name(tmp_path: Path) -> None:
     assert (
         "aiperf.train.loop is not allowed to import aiperf.train.ranks: - aiperf.train.loop -> aiperf.train.ranks"
         in answer
+    )
+    assert (
+        "aiperf.planning.plan is not allowed to import aiperf.system: - aiperf.planning.plan -> aiperf.system" in answer
     )
     assert "aiperf.report is not allowed to import torch: - aiperf.report.facts -> torch" in answer
     assert "morphism is not allowed to import numpy: - morphism.ops -> numpy" in answer

@@ -1,0 +1,57 @@
+"""Where a run takes place is told by the protocol of `cluster/place.py` alone: nothing else knows one kind from another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from cluster.kinds import CLUSTERS
+
+PROJECT = Path(__file__).parents[2]
+OF_ALL = {"cluster.place", "cluster.kinds", "cluster.faults"}
+"""What the rest of the benchmark may import of cluster/: the protocol, the list, and the configuration of faults."""
+KINDS = {str(kind.kind) for kind in CLUSTERS}
+PLAIN = {"ray"}
+"""Kinds whose name is a word for something else too: executor=ray."""
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """All of aiperf/ but the simulation, which is a place of its own."""
+    for path in sorted((PROJECT / "aiperf").rglob("*.py")):
+        name = path.relative_to(PROJECT).as_posix()
+        if not name.startswith("aiperf/simulate/"):
+            yield name, ast.parse(path.read_text())
+
+
+def test_no_kind_of_cluster_is_imported_outside_of_the_list_of_all() -> None:
+    imported = {
+        (name, node.module)
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.split(".")[0] == "cluster"
+    }
+
+    assert imported, "the sources were found"
+    assert [each for each in imported if each[1] not in OF_ALL] == []
+
+
+def test_nobody_compares_the_name_of_a_kind() -> None:
+    compared = [
+        (name, node.lineno)
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare | ast.MatchValue)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and part.value in KINDS - PLAIN
+    ]
+    by_attribute = [
+        (name, node.lineno)
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute) and part.attr == "kind" and ast.unparse(part.value).endswith("cluster")
+    ]
+
+    assert compared == [] and by_attribute == []

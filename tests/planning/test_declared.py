@@ -1,0 +1,187 @@
+"""Before its machines are there, what is said of a run is what was declared of them, and nothing of where it is typed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.cli import run
+from aiperf.config import configure
+from aiperf.data.survey import write_index
+from aiperf.errors import AiperfError, BadConfiguration
+from aiperf.journal.events import WorkerShape
+from aiperf.planning import declared, this_machine
+from aiperf.planning.declared import expected, preview, require_declared, require_index
+from aiperf.planning.plan import make_plan
+from aiperf.planning.worker_shape import shape_of
+from cluster.kinds import CLUSTERS
+from cluster.place import NodesAsked, NodesConf, bytes_of
+from tests.cli.user import User
+from tests.data.folders import make
+from tests.planning.test_worker_shape import GIB, conf_of, host
+
+pytest_plugins = ("tests.cli.conftest",)
+
+LEARNT = "learnt from the first worker"
+NEEDED = {"kubernetes": ("cluster.image=here/aiperf",), "hosts": ("cluster.hosts=[a,b]",)}
+"""Options without which a kind of cluster cannot be."""
+PLACES = [str(kind.kind) for kind in CLUSTERS if kind.kind != "simulated"]
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks at this machine fails."""
+
+    def looked(*_: Any) -> None:
+        raise AssertionError("the machine where the command was typed was looked at")
+
+    for module in (run, this_machine):
+        monkeypatch.setattr(module, "describe", looked)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.usefixtures("blind")
+def test_a_dry_run_on_any_cluster_asks_nothing_of_the_machine_where_it_is_typed(kind: str, aiperf: User) -> None:
+    answer = aiperf("dry_run=true", f"+cluster={kind}", *NEEDED.get(kind, ()))
+
+    assert answer.status == 0, answer.err
+    assert "data set     digits: 1" in answer.out
+
+
+@pytest.mark.usefixtures("blind")
+def test_a_plan_of_what_slurm_is_asked_for_says_what_that_is_and_is_whole(aiperf: User) -> None:
+    answer = aiperf(
+        "dry_run=true", "+cluster=slurm", "cluster.nodes=8", "cluster.gpus_per_node=8", "cluster.partition=gpu",
+        "cluster.accelerator=H100", "cluster.accelerator_memory=80G", "dataset=imagenet", "dataset.root=/data/imagenet",
+    )  # fmt: skip
+
+    assert answer.status == 0, answer.err
+    assert "--nodes=8" in answer.out and "--gpus-per-node=8" in answer.out and "--partition=gpu" in answer.out
+    assert "slurm.sh in the run's folder" in answer.out
+    assert "as published; /data/imagenet is not seen from this machine" in answer.out
+    assert "8 on 8 nodes" in answer.out
+    assert "8 accelerators, 8 ranks" in answer.out and "H100; 85.9 GB a rank" in answer.out
+    assert LEARNT not in answer.out
+
+
+def test_what_is_not_declared_is_said_to_be_learnt_and_no_number_stands_in_its_place(aiperf: User) -> None:
+    nothing = aiperf("dry_run=true", "+cluster=slurm").out
+    only_number = aiperf("dry_run=true", "+cluster=slurm", "cluster.gpus_per_node=a100:4").out
+
+    assert f"a worker     accelerators: {LEARNT}" in nothing
+    assert f"memory of the accelerators: {LEARNT}" in nothing and f"training memory: {LEARNT}" in nothing
+    assert "GB a rank" not in nothing and "ranks (" not in nothing
+    assert "4 accelerators, 4 ranks" in only_number and f"memory of the accelerators: {LEARNT}" in only_number
+    assert f"training memory: {LEARNT}" in only_number
+
+
+@settings(max_examples=20)
+@given(
+    st.integers(0, 16),
+    st.integers(1, 128),
+    st.integers(2, 256),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([None, 1 << 33]),
+)
+def test_the_plan_of_what_is_declared_is_the_plan_of_nodes_that_have_it(
+    accelerators: int, cores: int, gib: int, ranks: int | None, declared_bytes: int | None
+) -> None:
+    conf = conf_of(())
+    if ranks is not None and accelerators and ranks > accelerators:
+        ranks = None
+    conf = replace(
+        conf, trainer=replace(conf.trainer, ranks=ranks), budget=replace(conf.budget, memory_bytes=declared_bytes)
+    )
+    nodes = NodesAsked(2, None, accelerators, "A", gib * GIB, cores, gib * GIB)
+    there = host(*[gib] * accelerators, memory_gib=gib)
+
+    plan = preview(conf, nodes).plan
+    learnt = shape_of(there, accelerators, cores, conf.trainer, declared_bytes, "learnt")
+
+    assert plan is not None
+    assert plan.space == make_plan(conf, learnt, plan.dataset).space
+    assert (plan.shape.ranks, plan.shape.memory_bytes) == (learnt.ranks, learnt.memory_bytes)
+
+
+def test_a_worker_of_part_of_a_nodes_accelerators_is_expected_so() -> None:
+    conf = replace(configure([]), accelerators_per_worker=2)
+
+    assert expected(conf, NodesAsked(accelerators=8, accelerator_bytes=80 * GIB)).ranks == 2
+
+
+def found(**other: Any) -> WorkerShape:
+    usual = {"source": "node7", "device": "NVIDIA H100 80GB HBM3", "accelerators": 8, "ranks": 8, "cores": 8}
+    return WorkerShape(**{**usual, "memory_bytes": 79 * GIB, **other})
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (
+            {"accelerators": 0, "device": "EPYC"},
+            r"the accelerators that were asked for, 8 each; found 0 of EPYC \(node7\)",
+        ),
+        ({"device": "NVIDIA A100-SXM4-80GB"}, r"cluster\.accelerator=H100; found 8 of NVIDIA A100"),
+        ({"memory_bytes": 39 * GIB}, r"cluster\.accelerator_memory, within 10%; found 8 of NVIDIA H100"),
+    ],
+)
+def test_nodes_that_have_not_what_was_declared_end_the_run_by_name(other: dict[str, Any], told: str) -> None:
+    nodes = NodesAsked(8, None, 8, "h100", 80 * GIB)
+
+    require_declared(nodes, None, found())
+    require_declared(NodesAsked(), None, found(**other))
+    with pytest.raises(BadConfiguration, match=told.replace("=H100", "=h100")):
+        require_declared(nodes, None, found(**other))
+
+
+def test_a_large_set_without_an_index_is_refused_on_several_nodes_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = configure(["dataset=images", f"dataset.root={make(tmp_path / 'set')}"])
+    images = preview(conf, NodesAsked()).dataset
+    assert images is not None
+    require_index(conf, NodesAsked(2), images)
+    monkeypatch.setattr(declared, "LISTED_AT_MOST", 17)
+
+    require_index(conf, NodesAsked(1), images)
+    for nodes in (NodesAsked(2), NodesAsked(1, 4), NodesAsked()):
+        with pytest.raises(BadConfiguration, match=r"more than 17 files has an index.*'images' has 18.*--index-only"):
+            require_index(conf, nodes, images)
+
+    write_index(conf.dataset)
+    require_index(conf, NodesAsked(2), images)
+
+
+def test_a_set_that_is_seen_from_here_is_described_with_how_that_is_known(tmp_path: Path) -> None:
+    root = make(tmp_path / "set")
+    conf = configure(["dataset=images", f"dataset.root={root}"])
+
+    listed = preview(conf, NodesAsked())
+    write_index(conf.dataset)
+    indexed = preview(conf, NodesAsked())
+    elsewhere = preview(configure(["dataset=images", "dataset.root=/nowhere"]), NodesAsked())
+
+    assert listed.dataset == indexed.dataset is not None
+    assert listed.dataset_source.startswith("as listed on this machine") and indexed.dataset_source.startswith(
+        "as its index"
+    )
+    assert elsewhere.dataset is None and elsewhere.plan is None
+    with pytest.raises(AiperfError, match=r"dataset\.root=FOLDER"):
+        preview(configure(["dataset=images"]), NodesAsked())
+
+
+@pytest.mark.parametrize("word", ["80", "0G", "80X", "", "-1G", "8.5G"])
+def test_memory_that_has_no_unit_or_no_sense_is_refused(word: str) -> None:
+    with pytest.raises(ValueError, match=r"cluster\.accelerator_memory is a number with K, M, G or T"):
+        bytes_of("cluster.accelerator_memory", word)
+
+
+def test_every_kind_with_machines_can_be_told_what_accelerators_they_have() -> None:
+    assert [kind for kind in CLUSTERS if not issubclass(kind, NodesConf)] == [CLUSTERS[0]], (
+        "the simulated one has its own"
+    )

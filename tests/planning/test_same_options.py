@@ -1,0 +1,114 @@
+"""A driver that is given options for a run which has begun: equal ones pass, others are refused by name."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiperf.cli import run
+from aiperf.config import RunConf, as_plain, configure, from_plain
+from aiperf.planning.plan import first_event, make_plan
+from aiperf.planning.same_options import differences
+from aiperf.planning.this_machine import this_machine
+from tests.cli.user import User, write_run
+
+pytest_plugins = ("tests.cli.conftest",)
+
+WORDS = {
+    "schedule": ["schedule=quick", "schedule=ranking"],
+    "schedule.duration_seconds": ["schedule.duration_seconds=600", "schedule.duration_seconds=700"],
+    "seed": ["seed=1", "seed=2"],
+    "name": ["name=a", "name=b"],
+    "dataset": ["dataset=digits", "dataset=synthetic"],
+    "searcher": ["searcher=random", "searcher=evolution"],
+    "cluster": ["+cluster=slurm", "+cluster=ray"],
+    "batch.largest": ["batch.largest=128", "batch.largest=null"],
+    "trainer.decay_epochs": ["trainer.decay_epochs=7", "trainer.decay_epochs=null"],
+}
+"""Options, and two values each that are not the default (or are: then it was said)."""
+
+
+@cache
+def configured(*words: str) -> RunConf:
+    return configure(words)
+
+
+def held_by(*words: str) -> dict[str, Any]:
+    """A configuration as a journal gives it back."""
+    return as_plain(from_plain(json.loads(json.dumps(as_plain(configured(*words))))))
+
+
+def said(words: list[str], journal: list[str]) -> list[str]:
+    return list(differences(words, as_plain(configured(*words)), held_by(*journal)))
+
+
+def test_a_command_that_is_repeated_differs_in_nothing_and_neither_does_none() -> None:
+    for number in (0, 1):
+        words = [values[number] for values in WORDS.values()]
+
+        assert said(words, words) == []
+        assert said([], words) == []
+
+
+@pytest.mark.parametrize("option", WORDS)
+def test_each_option_that_is_given_another_value_is_named(option: str) -> None:
+    one, other = WORDS[option]
+
+    named = said([other], [one])
+
+    assert named and all(each.startswith(option) for each in named), named
+
+
+def test_what_differs_is_said_with_both_values() -> None:
+    assert said(["schedule.duration_seconds=700"], ["schedule.duration_seconds=600"]) == [
+        "schedule.duration_seconds=600.0, not 700.0"
+    ]
+    assert said(["+cluster=slurm"], []) == ["cluster=null, not slurm"]
+    assert said(["+cluster=slurm", "cluster.nodes=2"], ["+cluster=slurm", "cluster.nodes=4"]) == [
+        "cluster.nodes=4, not 2"
+    ]
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A run's folder whose journal holds its first line."""
+    conf = configure(["executor=inline", "seed=5", "schedule.duration_seconds=600"])
+    return write_run(tmp_path / "runs" / "begun", [first_event(make_plan(conf, this_machine(conf)), "begun", 1e6)])
+
+
+def test_a_driver_that_is_given_other_options_refuses_and_touches_nothing(aiperf: User, begun: Path) -> None:
+    before = {path: path.read_bytes() for path in begun.iterdir()}
+
+    answer = aiperf("drive", str(begun), "executor=inline", "seed=6", "schedule.duration_seconds=700")
+
+    assert answer.status == 2
+    assert "a run keeps the configuration that it began with" in answer.err
+    assert "seed=5, not 6; schedule.duration_seconds=600.0, not 700.0: leave what differs out" in answer.err
+    assert {path: path.read_bytes() for path in begun.iterdir()} == before
+
+
+@pytest.mark.parametrize("words", [(), ("executor=inline", "seed=5", "schedule.duration_seconds=600")])
+def test_a_driver_that_is_given_the_same_options_or_none_goes_on(
+    aiperf: User, begun: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven: list[Path] = []
+
+    def drive(conf: RunConf, begin: object, folder: Path) -> int:
+        driven.append(folder)
+        return 0
+
+    monkeypatch.setattr(run, "_driven", drive)
+
+    assert aiperf("drive", str(begun), *words).status == 0
+
+    assert driven == [begun]
+
+
+def test_a_driver_begins_no_dry_run(aiperf: User, tmp_path: Path) -> None:
+    answer = aiperf("drive", str(tmp_path), "dry_run=true")
+
+    assert answer.status == 2 and "leave dry_run and resume out" in answer.err

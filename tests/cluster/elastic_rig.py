@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiperf.drive.ray.head import own_address
+from aiperf.drive.session import END_REQUEST
 from aiperf.journal.events import AnyEvent, EpochFinished, TrialStarted, WorkerJoined
 from aiperf.journal.journal import NAME, read
 from tests.cluster.hosts_rig import REPOSITORY
@@ -94,7 +95,9 @@ def story(folder: Path, words: Sequence[str]) -> int:
     print(f"killed {_kill(node)} processes of {node}", flush=True)
     _await(lambda: reached(_another_trains), "a worker on another node in training")
     print("another trains", flush=True)
-    return run.wait(1200)
+    (journal,) = folder.glob(f"*/{NAME}")
+    (journal.parent / END_REQUEST).touch()
+    return run.wait(LIMIT_SECONDS)
 
 
 def _configuration(address: str) -> dict[str, object]:
@@ -104,7 +107,9 @@ def _configuration(address: str) -> dict[str, object]:
         "cluster_name": "elastic",
         "max_workers": NODES,
         "provider": {
-            "type": "fake_multinode",
+            # by its class: under its own name Ray reads a file of defaults that its wheel lacks (Ray 2.60)
+            "type": "external",
+            "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
             "use_node_id_as_ip": True,
             "disable_node_updaters": True,
             "disable_launch_config_check": True,

@@ -130,3 +130,33 @@ def test_what_may_not_be_used_yet_is_no_place_until_it_may_and_a_node_that_comes
     places.narrow(places.held)
 
     assert [slot.node for slot in places.free] == ["b", "c"] and b in places.free
+
+
+def test_a_worker_of_several_nodes_keeps_them_and_when_it_is_gone_all_that_are_there_are_grouped_anew() -> None:
+    places = Places(partial(slots, accelerators_per_worker="all"))
+    nodes = [node("a", 8, 4), node("b", 8, 4)]
+    places.see(nodes)
+    (slot,) = places.free
+    places.take(slot, 0)
+    places.came_up(slot, 0)
+
+    places.see([node("a", 8, 4), node("b", 8, 4, alive=False), node("c", 8, 4)])
+    assert not places.free and places.superseded() == [], "b is lost, and the worker goes on without it; c stands by"
+    assert list(places.there.too_small) == ["c"]
+
+    places.leave(slot, 0)
+    assert [[share.node for share in each.shares] for each in places.free] == [["a", "c"]]
+
+
+def test_a_worker_of_several_nodes_is_let_go_when_any_of_them_is_excluded() -> None:
+    places = Places(partial(slots, accelerators_per_worker=8))
+    places.see([node(name, 8, 4) for name in "abcd"])
+    for number, slot in enumerate(list(places.free)):
+        places.take(slot, number)
+        places.came_up(slot, number)
+
+    places.exclude("d", "it is slow")
+
+    assert places.superseded() == [1]
+    places.leave(next(slot for slot, number in places._taken.items() if number == 1), 1)
+    assert not places.free and "is left over" in places.there.too_small["c"]

@@ -42,6 +42,10 @@ class Gate(Protocol):
         """The places that may be used now, and what is new of nodes that were checked."""
         ...
 
+    def close(self) -> None:
+        """Ends what is under way."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:

@@ -58,6 +58,23 @@ class Arithmetic:
         return Reading(probe=self.name, unit=self.unit, series={"cpu": [rate]})
 
 
+@dataclass(frozen=True)
+class Endless:
+    """Says that it has begun, and no more."""
+
+    name: ClassVar[str] = "endless"
+    unit: ClassVar[str] = "count"
+
+    def measure(self, setting: Setting) -> Reading:
+        (setting.folder.parent / "begun").write_text("")
+        time.sleep(3600)
+        raise AssertionError("nobody waited for this")
+
+
+def endless() -> tuple[Probe, ...]:
+    return (Endless(),)
+
+
 def without_hangs() -> tuple[Probe, ...]:
     return (Space(), Fingerprint(), Planted(may_hang=False))
 

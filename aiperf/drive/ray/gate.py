@@ -18,11 +18,13 @@ import ray
 from aiperf.config import RunConf
 from aiperf.drive.preflight import Checked, as_word, judged, nobody_left
 from aiperf.drive.ray.inspection import Inspection
+from aiperf.drive.ray.inspector import START
 from aiperf.drive.ray.slots import Slots, slots
 from aiperf.journal.messages import Inspected
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import Measured
+from aiperf.preflight.reading import Measured, Reading
 
+CLOSE_SECONDS = 30.0
 Node = Mapping[str, Any]
 Inspect = Callable[[Sequence[Node], Node | None], list[Measured]]
 """What is measured of nodes; with a partner that was checked before."""
@@ -37,13 +39,17 @@ def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> Checked:
     head = ray.get_runtime_context().get_node_id()
     inspection = Inspection(conf.preflight, conf.dataset, conf.trainer, parent, head, is_full)
     nodes: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    return checked_by(inspection.of, nodes, conf.preflight, conf.accelerators_per_worker)
+    return checked_by(inspection.of, nodes, conf.preflight, conf.accelerators_per_worker, inspection.stop)
 
 
 def checked_by(
-    inspect: Inspect, nodes: Sequence[Node], conf: PreflightConf, accelerators_per_worker: int | str | None
+    inspect: Inspect,
+    nodes: Sequence[Node],
+    conf: PreflightConf,
+    accelerators_per_worker: int | str | None,
+    stop: Callable[[], None] = lambda: None,
 ) -> Checked:
-    """What comes of these nodes, and the gate for all others."""
+    """What comes of these nodes, and the gate for all others. `stop` has an inspection end that is under way."""
     measured = inspect(nodes, None)
     events = judged(measured, measured, conf)
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
@@ -54,13 +60,21 @@ def checked_by(
     partner = next((node for node in nodes if node["NodeID"] not in excluded), None)
     # one that joins later cannot stop a run that goes on
     late = replace(conf, broken="exclude") if conf.broken == "stop" else conf
-    return Checked(events, excluded, Gate(inspect, late, measured, excluded, partner))
+    return Checked(events, excluded, Gate(inspect, late, measured, excluded, partner, stop))
 
 
 def without(there: Slots, kept_out: Collection[str]) -> Slots:
     """The places on all other nodes."""
     return replace(
         there, wanted=tuple(slot for slot in there.wanted if not any(share.node in kept_out for share in slot.shares))
+    )
+
+
+def _unmeasured(node: Node, why: str) -> Measured:
+    address = str(node["NodeManagerAddress"])
+    reading = Reading(probe=START, unit="", failed=why)
+    return Measured(
+        node=str(node["NodeID"]), address=address, host=address, kind="", is_head=False, readings={START: reading}
     )
 
 
@@ -74,14 +88,17 @@ class Gate:
         measured: Sequence[Measured],
         excluded: Collection[str],
         partner: Node | None,
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._inspect = inspect
         self._conf = conf
         self._measured = {one.node: one for one in measured}
         self._excluded = set(excluded)
         self._partner = partner
+        self._stop = stop
+        self._thread: threading.Thread | None = None
         self._under_way: set[str] = set()
-        self._found: queue.SimpleQueue[list[Measured] | BaseException] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[list[Measured]] = queue.SimpleQueue()
 
     @property
     def excluded(self) -> AbstractSet[str]:
@@ -96,25 +113,32 @@ class Gate:
             self._under_way = unknown
             asked = [node for node in nodes if node["NodeID"] in unknown]
             partner = self._partner if self._partner is None or self._partner["NodeID"] in there.alive else None
-            threading.Thread(target=self._check, args=(asked, partner), name="preflight", daemon=True).start()
+            self._thread = threading.Thread(target=self._check, args=(asked, partner), name="preflight", daemon=True)
+            self._thread.start()
         return without(there, self._excluded | unknown), said
+
+    def close(self) -> None:
+        """Ends what is under way, before Ray goes: a thread that asked a Ray that is gone would start another."""
+        if self._thread is not None and self._thread.is_alive():
+            self._stop()
+            self._thread.join(CLOSE_SECONDS)
 
     def _check(self, nodes: Sequence[Node], partner: Node | None) -> None:
         try:
             self._found.put(self._inspect(nodes, partner))
-        except BaseException as error:  # noqa: BLE001  # raised where it is looked for
-            self._found.put(error)
+        except Exception as error:  # noqa: BLE001  # a node that could not be checked holds no worker, and the run goes on
+            why = f"preflight itself failed: {' '.join(str(error).split()) or type(error).__name__}"
+            self._found.put([_unmeasured(node, why) for node in nodes])
 
     def _taken(self, there: Slots) -> list[Inspected]:
         try:
             found = self._found.get_nowait()
         except queue.Empty:
             return []
-        under_way, self._under_way = self._under_way, set()
-        if isinstance(found, BaseException):
-            if under_way <= there.alive:
-                raise found
-            return []  # a node was lost meanwhile; the others are checked anew
+        self._under_way = set()
+        found = [
+            one for one in found if one.node in there.alive
+        ]  # of one that was lost meanwhile there is nothing to be said
         self._measured |= {one.node: one for one in found}
         events = judged(found, list(self._measured.values()), self._conf)
         self._excluded |= {one.node for one, event in zip(found, events, strict=True) if event.excluded}

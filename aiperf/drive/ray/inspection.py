@@ -8,9 +8,10 @@ do) disturb each other.
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,14 @@ class Inspection:
     """Of single nodes; none: those of `probes.listed`."""
     clock: Clock = time.time
     """Of the nodes, where another than theirs is to be tried."""
+    _begun: list[Inspector] = field(default_factory=list)
+    """Of the inspection under way, if there is one."""
+    _is_over: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """From another thread: the inspection under way ends within seconds, and says of its nodes that they were lost."""
+        self._is_over.set()
+        recall(list(self._begun))
 
     def of(self, nodes: Sequence[Node], partner: Node | None = None) -> list[Measured]:
         """What is measured of these nodes. `partner`: a node that was checked before, with whom those that join late exchange.
@@ -63,10 +72,14 @@ class Inspection:
                 if partner is None
                 else [sent_to(partner, setting, self.clock, is_head=True, takes_accelerators=False)]
             )
+            self._begun.extend([*there, *beside])
             try:
+                if self._is_over.is_set():
+                    recall(self._begun)
                 return _Work(self, there, place).carried_out(beside)
             finally:
-                recall([*there, *beside])
+                recall(self._begun)
+                self._begun.clear()
 
 
 class _Work:

@@ -9,7 +9,6 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -170,7 +169,5 @@ def clock_of(inspector: Inspector, now: Clock, seconds: float) -> Reading:
 
 def recall(inspectors: Sequence[Inspector]) -> None:
     """Ends them, those that hang too."""
-    with suppress(RayError):
-        ray.wait([one.actor.close.remote() for one in inspectors if not one.is_silent] or [ray.put(None)], timeout=5.0)
     for one in inspectors:
-        ray.kill(one.actor)
+        ray.kill(one.actor)  # its process ends with it

@@ -175,6 +175,8 @@ class RayExecutor:
             self._close()
 
     def _close(self) -> None:
+        if self._gate is not None:
+            self._gate.close()
         for number in self._fleet.numbers():
             self._let_go(number, time.monotonic())
         self._end(self._fleet.await_those_that_leave(5.0))

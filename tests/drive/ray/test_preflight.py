@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +13,11 @@ import ray
 
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.drive.ray import inspector
-from aiperf.drive.ray.gate import Gate, checked_by
+from aiperf.drive.ray.gate import CLOSE_SECONDS, Gate, checked_by
 from aiperf.drive.ray.inspection import Inspection
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
+from aiperf.journal.messages import Inspected
 from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.train.trainer_config import TrainerConf
@@ -30,6 +32,13 @@ def cluster() -> Iterator[SmallCluster]:
     """A head at 127.0.0.10; hosts are added from 127.0.0.11 on, as `planted` names them."""
     with small_cluster() as made:
         yield made
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def nodes() -> list[dict[str, Any]]:
@@ -87,6 +96,44 @@ def test_a_run_is_refused_where_nobody_is_left_or_nobody_may_be_excluded(cluster
     kept = checked_by(how.of, bad, PreflightConf(broken="keep"), None)
     assert not kept.excluded
     assert [bool(event.faults) for event in kept.events] == [event.address == planted.DIES for event in kept.events]
+
+
+def test_the_end_of_a_run_ends_the_check_of_a_node_that_just_joined(cluster: SmallCluster, tmp_path: Path) -> None:
+    how = inspection(tmp_path, planted.endless, is_full=False, seconds=3600.0)
+    gate = Gate(how.of, how.conf, [], (), None, how.stop)
+    if len(nodes()) < 2:
+        cluster.add()
+    gate.look(nodes(), slots(nodes(), None))
+    wait_for(lambda: (tmp_path / "begun").exists())
+
+    began = time.monotonic()
+    gate.close()
+
+    assert time.monotonic() - began < CLOSE_SECONDS
+    assert [thread.name for thread in threading.enumerate() if thread.name == "preflight"] == []
+    assert ray.is_initialized()
+
+
+def test_a_node_whose_check_breaks_holds_no_worker_and_the_run_goes_on(cluster: SmallCluster, tmp_path: Path) -> None:
+    """As where the disk is full on which nodes are to meet."""
+    (tmp_path / "file").write_text("")
+    how = inspection(tmp_path / "file", planted.without_hangs, is_full=False)
+    gate = Gate(how.of, how.conf, [], (), None, how.stop)
+    if len(nodes()) < 2:
+        cluster.add()
+    there = slots(nodes(), None)
+
+    told: list[Inspected] = []
+
+    def is_told() -> bool:
+        told.extend(gate.look(nodes(), there)[1])
+        return bool(told)
+
+    wait_for(is_told)
+
+    assert {word.address for word in told} == {slot.address for slot in there.wanted}
+    assert all("preflight itself failed" in word.faults[0] and word.excluded for word in told)
+    assert gate.look(nodes(), there)[0].wanted == ()
 
 
 @pytest.mark.slow

@@ -154,3 +154,29 @@ def test_a_time_limit_is_never_shorter_than_what_it_is_for(seconds: float) -> No
     limit = ((int(days) * 24 + hours) * 60 + minutes) * 60 + over
     assert seconds <= limit < seconds + 60
     assert shlex.quote(time_limit(seconds)) == time_limit(seconds)
+
+
+@pytest.mark.parametrize(
+    ("requeue", "status", "asked"),
+    [(True, 3, "scontrol requeue 7"), (False, 3, "scancel 7"), (True, 0, ""), (True, 2, ""), (False, 2, "")],
+)
+def test_a_node_that_has_lost_the_runs_head_ends_the_job_or_has_it_queued_again_and_no_other_does(
+    tmp_path: Path, requeue: bool, status: int, asked: str
+) -> None:
+    """Slurm would keep the job without its first node, on which its script was. Status 3 is that of `join` then."""
+    for program in ("scontrol", "scancel"):
+        (tmp_path / program).write_text(f'#!/bin/sh\necho {program} "$@" > asked\n')
+        (tmp_path / program).chmod(0o700)
+    script = batch_script(SlurmConf(nodes=2, requeue=requeue), SUBMISSION)
+    joined = next(line for line in script.splitlines() if line.startswith("joined="))
+
+    done = subprocess.run(
+        ["bash", "-c", f'{joined}\nbash -c "$joined" join sh -c "exit {status}"'],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7"},
+        check=False,
+    )
+
+    assert done.returncode == status
+    assert ((tmp_path / "asked").read_text().strip() if (tmp_path / "asked").exists() else "") == asked
+    assert 'bash -c "$joined" join' in script

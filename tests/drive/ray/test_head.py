@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import ray
 
+from aiperf.__main__ import main
 from aiperf.drive.ray import join_node
 from aiperf.drive.ray.head import HEAD, head_ray
 from aiperf.drive.ray.join_node import join
 from aiperf.errors import NoSuchRun, NoWorkers, RuntimeNotStarted
-from cluster.place import Head
+from cluster.place import HEAD_LOST, Head
 from tests.drive.elsewhere import come
 
 
@@ -92,3 +93,38 @@ def test_a_head_that_was_killed_is_not_joined(tmp_path: Path) -> None:
 
     assert time.monotonic() - began < 60.0, "Ray alone would have tried for ten minutes"
     assert not any(name.startswith("AIPERF_SCRATCH") for name in os.environ)
+
+
+def test_a_node_whose_head_has_gone_without_ending_its_run_says_so_by_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        (tmp_path / HEAD).write_text(json.dumps({"address": f"127.0.0.1:{head.getsockname()[1]}", "token": "x"}))
+
+        def ray_that_ends_with_its_head(*_: object) -> list[str]:
+            head.close()
+            return [sys.executable, "-c", "raise SystemExit(1)"]
+
+        monkeypatch.setattr(join_node, "_command", ray_that_ends_with_its_head)
+
+        status = main(["join", str(tmp_path)])
+
+    assert status == HEAD_LOST
+    assert (
+        f"answers no more, and has not ended its run. It can be gone on with: python -m aiperf resume={tmp_path}"
+        in (capsys.readouterr().err)
+    )
+
+
+def test_a_node_leaves_when_the_connection_of_who_started_it_is_cut(tmp_path: Path) -> None:
+    """It waits for a head here, as a host does whose driver was killed before there was one."""
+    node = subprocess.Popen(
+        [sys.executable, "-m", "aiperf", "join", str(tmp_path), "--tied"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert node.stdin is not None
+    node.stdin.close()
+
+    assert node.wait(120) == 0
+    assert node.stderr is not None
+    with node.stderr as said:
+        assert said.read() == b""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol, assert_never
 
 from aiperf.config import RunConf
+from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.preflight import Checked, check_here, depth, judged, nobody_left
@@ -115,7 +116,7 @@ def _inline(conf: RunConf, folder: Path, standing: Standing, checked: Checked = 
 
     space = standing.history.space
     checkpoints = folder / "checkpoints"
-    data = open_data(conf.dataset)
+    data = open_data(_meant(conf, standing))
     return InlineExecutor(
         proposer_of(conf.searcher, conf.hpo),
         space,
@@ -125,9 +126,15 @@ def _inline(conf: RunConf, folder: Path, standing: Standing, checked: Checked = 
     )
 
 
+def _meant(conf: RunConf, standing: Standing) -> DataSetConf:
+    """The data set, held to that of the run's first line."""
+    from aiperf.data.survey import held_to
+
+    return held_to(conf.dataset, standing.run.started.dataset.get("fingerprint"))
+
+
 def on_ray(conf: RunConf, folder: Path, standing: Standing, checked: Checked = UNCHECKED) -> Executor:
     """Workers on the Ray cluster that this process is connected to."""
-    from aiperf.data.survey import held_to
     from aiperf.drive.ray.actors import WorkerPlan
     from aiperf.drive.ray.ray_executor import RayExecutor
 
@@ -135,7 +142,7 @@ def on_ray(conf: RunConf, folder: Path, standing: Standing, checked: Checked = U
     plan = WorkerPlan(
         worker=0,
         trainer=conf.trainer,
-        dataset=held_to(conf.dataset, standing.run.started.dataset.get("fingerprint")),
+        dataset=_meant(conf, standing),
         start_graph=encode(standing.history.space.start),
         folder=folder.resolve(),
         accelerators=0,

@@ -148,6 +148,7 @@ def on_ray(conf: RunConf, folder: Path, standing: Standing, checked: Checked = U
         accelerators=0,
         cores=1,
         started_unix=standing.run.started.started_unix,
+        records_locally=conf.storage.is_telemetry_local,
     )
     return RayExecutor(
         plan,

@@ -18,9 +18,20 @@ class StorageConf:
     """shared: written in the run's folder. local:FOLDER: written on the own disk of the driver's host, in FOLDER, an absolute
     path, and copied to the run's folder every 2 s and at the end."""
 
+    telemetry: str = SHARED
+    """shared: written in the run's folder, each second. local: on the own disk of each worker's host, and shipped to the run's
+    folder at the end of each trial and of the worker."""
+
     def check(self) -> None:
         """Raises BadConfiguration where a place is none."""
         self.local_journal()
+        if self.telemetry not in (SHARED, "local"):
+            raise BadConfiguration(f"storage.telemetry is 'shared' or 'local'; found {self.telemetry!r}")
+
+    @property
+    def is_telemetry_local(self) -> bool:
+        """Whether it is recorded on the host's own disk."""
+        return self.telemetry == "local"
 
     def local_journal(self) -> Path | None:
         """The folder on the driver's host under which the journal is written; None: it is in the run's.

@@ -155,6 +155,7 @@ FREE = {
     "preflight.slow_share": "which nodes are excluded: their share is judged",
     "preflight.slow_network_share": "which nodes are excluded: their share is judged",
     "storage.journal": "on which disk the same lines stand first",
+    "storage.telemetry": "on which disk the same samples stand first",
     "name": "of the run's folder",
     "runs": "folder of all runs",
     "seed": "declared beforehand, like the length",

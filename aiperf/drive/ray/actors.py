@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,11 +23,25 @@ from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.news import Heard, Parcel
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
-from aiperf.journal.messages import Drop, HelperDown, Propose, Proposed, Sum, Train, Unproposed, Word, WorkerUp
+from aiperf.journal.messages import (
+    Crashed,
+    Done,
+    Drop,
+    HelperDown,
+    Propose,
+    Proposed,
+    Sum,
+    Train,
+    Unproposed,
+    Word,
+    WorkerUp,
+)
 from aiperf.rules.proposals import Proposer, make
+from aiperf.scratch import MARK
 from aiperf.system import telemetry
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.recorder import Recorder
+from aiperf.system.shipping import Shipment
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from searchers.history import History, Space
@@ -47,6 +64,8 @@ class WorkerPlan:
     accelerators: int
     cores: int
     started_unix: float
+    records_locally: bool = False
+    """Telemetry is recorded on the own disk of the host, and shipped at the end of each trial and of the worker."""
     word: str | None = None
     """What stands in the run's folder for all workers to see; None: it has not been written yet."""
     address: str = ""
@@ -114,6 +133,7 @@ class WorkerHost:
         self._refused: BaseException | None = None
         self._recorder_began = 0.0
         """When a dead one was replaced last."""
+        self._shipment: Shipment | None = None
         self._ended = threading.Event()
 
     def stands(self) -> None:
@@ -126,20 +146,43 @@ class WorkerHost:
         """
         assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
         check_shared(self._plan.folder, self._plan.word)
-        self._recorder = self._new_recorder()
-        try:
-            self._group = self._open_group(self._plan)
+        with self._own_disk():
+            self._recorder = self._new_recorder()
             try:
-                self._pass_on(self._group)
+                self._group = self._open_group(self._plan)
+                try:
+                    self._pass_on(self._group)
+                finally:
+                    self._group.close()
             finally:
-                self._group.close()
-        finally:
-            self._recorder.stop()
-            self._sender.flush()
+                self._recorder.stop()
+                self._ship()
+                self._sender.flush()
+
+    @contextmanager
+    def _own_disk(self) -> Iterator[None]:
+        """A folder for telemetry on this host, where it is recorded there: in that of its Ray, which goes with the run."""
+        if not self._plan.records_locally:
+            yield
+            return
+        of_ray = os.environ.get(MARK)
+        with tempfile.TemporaryDirectory(prefix="telemetry-", dir=of_ray) as folder:
+            shared = telemetry.path(self._plan.folder, self._plan.worker)
+            self._shipment = Shipment(Path(folder) / shared.name, shared)
+            yield
+
+    def _ship(self) -> None:
+        """What the shared file system does not take now is tried again with the next trial's: no worker ends of it."""
+        if self._shipment is not None:
+            try:
+                self._shipment.ship()
+            except OSError as error:
+                print(f"telemetry of worker {self._plan.worker} was not shipped: {error}", file=sys.stderr, flush=True)
 
     def _new_recorder(self) -> Recorder:
+        shared = telemetry.path(self._plan.folder, self._plan.worker)
         recorder = Recorder(
-            telemetry.path(self._plan.folder, self._plan.worker),
+            shared if self._shipment is None else self._shipment.local,
             host=socket.gethostname(),
             worker=self._plan.worker,
             epoch_unix=self._plan.started_unix,
@@ -181,6 +224,8 @@ class WorkerHost:
             words = [*group.words(0.5), *self._look_at_recorder(time.monotonic())]
             if words or not self._sender.is_read:
                 self._sender.put(words)
+            if any(isinstance(word, Done | Crashed) for word in words):
+                self._ship()
 
     def order(self, order: Train | Drop | Sum) -> None:
         """Hands an order to the ranks. One that they cannot take ends the worker: the trial must not wait for ever."""

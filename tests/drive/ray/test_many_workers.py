@@ -117,6 +117,7 @@ def bench(tmp_path: Path) -> Iterator[Open]:
 
     def open_(**others: Any) -> Bench:
         plan = WorkerPlan(0, TrainerConf(), SyntheticConf(), "", tmp_path, 0, 1, time.time())
+        plan = replace(plan, **others.pop("of_plan", {}))
         arguments: dict[str, Any] = {
             "proposer": Proposer(RandomConf().build(), None),
             "space": space(),
@@ -218,6 +219,33 @@ def test_a_recorder_that_was_killed_is_told_and_replaced_and_its_worker_goes_on(
     assert recorder() not in (None, killed)
     run.trains(0, trial=1)
     assert of(run.said, WorkerDown) == []
+
+
+@pytest.mark.slow
+def test_telemetry_of_a_hosts_own_disk_arrives_at_the_end_of_a_trial_and_of_the_worker(
+    cluster: SmallCluster, bench: Open, tmp_path: Path
+) -> None:
+    cluster.add()
+    run = bench(of_plan={"records_locally": True})
+    run.up(1)
+    shared = tmp_path / "telemetry" / "0.jsonl"
+    assert not shared.exists(), "it is recorded elsewhere"
+
+    def arrived() -> bool:
+        run.said += run.executor.words(0.1)
+        return shared.exists() and b'"line":"sample"' in shared.read_bytes()
+
+    time.sleep(3.0)  # it samples each second
+    run.trains(0, trial=1)
+    deadline = time.monotonic() + 600.0
+    while not arrived():
+        assert time.monotonic() < deadline
+    before = shared.stat().st_size
+    time.sleep(3.0)
+    assert shared.stat().st_size == before
+    run.executor.close()
+
+    assert shared.stat().st_size > before and shared.read_bytes().endswith(b"\n")
 
 
 def test_a_generator_that_dies_takes_its_proposals_along_and_the_next_knows_everything(

@@ -1,0 +1,51 @@
+"""Telemetry that is recorded on a host's own disk, on its way to the run's folder: whole lines, each once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+BLOCK = 1 << 20
+
+
+class Shipment:
+    """From a file that one recorder appends to, into one that nobody else writes."""
+
+    def __init__(self, local: Path, shared: Path) -> None:
+        self.local = local
+        self._shared = shared
+        self._shipped = 0
+        """Bytes of the local file."""
+
+    def ship(self) -> None:
+        """Appends what has been recorded since, up to the last whole line.
+
+        Raises OSError where the file system would not take it; the next time it is tried again, and no line is written
+        twice."""
+        if not self.local.exists():
+            return
+        with self.local.open("rb") as recorded:
+            recorded.seek(self._shipped)
+            while lines := _whole_lines(recorded.read(BLOCK)):
+                self._append(lines)
+                self._shipped += len(lines)
+                recorded.seek(self._shipped)
+
+    def _append(self, lines: bytes) -> None:
+        self._shared.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self._shared, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            before = os.lseek(file, 0, os.SEEK_END)
+            left = memoryview(lines)
+            try:
+                while left:
+                    left = left[os.write(file, left) :]
+            except OSError:
+                os.ftruncate(file, before)
+                raise
+        finally:
+            os.close(file)
+
+
+def _whole_lines(content: bytes) -> bytes:
+    return content[: content.rfind(b"\n") + 1]

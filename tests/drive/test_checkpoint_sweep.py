@@ -14,7 +14,8 @@ from tests.journals import begun, evaluated, one_trial, positioned, proposed, re
 
 
 def run() -> Run:
-    """Trial 0 is being trained, 1 is over and kept, 2 was dropped, 4 is lost and goes on."""
+    """Trial 0 is being trained, 1 is over and kept, 2 was dropped, 4 is lost and goes on; of 5, which waits,
+    the journal knows no checkpoint, though a driver before this one may have had it trained."""
     events: list[AnyEvent] = [
         *one_trial(evaluated(0, 3.0, 0.1))[:-2],
         *whole_trial(1, 4.0, 5.0, 0.5),
@@ -27,6 +28,8 @@ def run() -> Run:
         TrialLost(at=9.5, trial=4, attempt=1, reason="its rank died"),
         begun(0, 10.0),
         evaluated(0, 11.0, 0.1),
+        requested(5, at=12.0),
+        proposed(5, 12.0),
     ]
     return state_after(positioned(events))
 
@@ -38,6 +41,7 @@ FILES = [
     "trial-2.epoch-1.safetensors",
     ".trial-2.epoch-1.safetensors.4711.tmp",
     "trial-4.epoch-1.safetensors",
+    "trial-5.epoch-1.safetensors",
     "trial-9.epoch-1.safetensors",
     "notes.txt",
 ]

@@ -83,7 +83,7 @@ def test_what_is_free_and_who_is_to_go_is_at_any_time_what_the_whole_picture_say
     there: list[dict[str, Any]] = []
     excluded: set[str] = set()
 
-    for number in range(data.draw(st.integers(1, 12))):
+    for number in range(data.draw(st.integers(1, 40))):
         match data.draw(st.sampled_from(["see", "take", "up", "leave", "exclude"])):
             case "see":
                 alive = data.draw(st.sets(st.integers(0, len(every) - 1)))

@@ -25,7 +25,8 @@ from aiperf.journal.journal import NAME, read
 from tests.cluster.hosts_rig import REPOSITORY
 
 NODES = 2
-HEAD_ID = "f" * 51 + "e" + "0" * 4
+HEAD_ID = "f" * 51 + "0" * 5
+"""As Ray calls a head with such nodes, whatever it is told."""
 NOTICE_SECONDS = 5
 LIMIT_SECONDS = 400.0
 """For each thing that the story waits for: a loaded machine starts a node in a minute."""

@@ -160,3 +160,19 @@ def test_a_worker_of_several_nodes_is_let_go_when_any_of_them_is_excluded() -> N
     assert places.superseded() == [1]
     places.leave(next(slot for slot, number in places._taken.items() if number == 1), 1)
     assert not places.free and "is left over" in places.there.too_small["c"]
+
+
+def test_who_stayed_for_want_of_a_better_placed_one_stays_when_that_one_is_gone_again() -> None:
+    places = Places(partial(slots, accelerators_per_worker=None))
+    places.see(LATE[:1])
+    places.take(HEAD, 0)
+    places.came_up(HEAD, 0)
+    places.see(LATE)
+    (better,) = places.free
+    places.take(better, 1)
+    places.came_up(better, 1)
+    assert places.superseded() == [0]
+
+    places.leave(better, 1)
+
+    assert places.superseded() == [] and list(places.free) == [better]

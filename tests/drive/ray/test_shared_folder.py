@@ -76,6 +76,7 @@ def host_with_its_own(folder: Path, cluster: SmallCluster, address: str) -> Iter
         process.wait(60)
 
 
+@pytest.mark.slow
 def test_a_host_on_which_another_file_system_lies_there_brings_no_worker_and_the_other_goes_on(tmp_path: Path) -> None:
     """Real nodes, and a real mount that one of them alone has."""
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:

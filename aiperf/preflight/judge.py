@@ -1,6 +1,7 @@
 """What is wrong with nodes, by what was measured of them and by the limits: a function of values.
 
-Nothing is judged that was not measured, and nobody is called slow by fewer than three nodes of one kind: then it is said so.
+Nothing is judged that was not measured, and nobody is called slow by fewer than three nodes of one kind, or by nodes that share
+his host: then it is said so.
 """
 
 from __future__ import annotations
@@ -216,6 +217,9 @@ def _speed(node: Measured, name: str, nodes: Sequence[Measured], share: float) -
     own = None if reading is None else _speed_of(name, reading)
     if reading is None or own is None:
         return "", False
+    beside = sum(one.boot_id is not None and one.boot_id == node.boot_id for one in nodes)
+    if beside > 1:  # they share processors, memory and links: what one has the others lack
+        return f"{name}: not judged, since {beside} nodes are on one host", False
     alike = [
         one
         for one in nodes

@@ -80,6 +80,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     is_head: bool
     readings: dict[str, Reading]
     """By probe."""
+    boot_id: str | None = None
+    """Of its kernel since it booted: nodes of one boot are on one host. None: it tells none."""
 
 
 def failed(probe: Probe, why: str, seconds: float = 0.0) -> Reading:

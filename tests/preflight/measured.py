@@ -11,7 +11,9 @@ from aiperf.preflight.reading import Measured, Reading
 PACKAGES = {"torch": "2.13.0", "ray": "2.60.0"}
 
 
-def node(name: str, *, is_head: bool = False, kind: str = "8 × H100", **other: Any) -> Measured:
+def node(
+    name: str, *, is_head: bool = False, kind: str = "8 × H100", boot_id: str | None = None, **other: Any
+) -> Measured:
     """A node with which nothing is wrong, but for the readings that are given; None: it has none."""
     readings: dict[str, Reading | None] = {
         "versions": versions(),
@@ -25,7 +27,9 @@ def node(name: str, *, is_head: bool = False, kind: str = "8 × H100", **other: 
     }
     readings |= other
     held = {each.probe: each for each in readings.values() if each is not None}
-    return Measured(node=name, address=name, host=name, kind=kind, is_head=is_head, readings=held)
+    return Measured(
+        node=name, address=name, host=name, kind=kind, is_head=is_head, readings=held, boot_id=boot_id or name
+    )
 
 
 def reading(

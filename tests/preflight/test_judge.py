@@ -98,6 +98,18 @@ def test_two_nodes_make_no_median_and_it_is_said_so() -> None:
     assert said.notes == ("matrix product: not judged, since a median is of 3 nodes of one kind at least; there are 2",)
 
 
+def test_nodes_that_share_a_host_disturb_each_other_and_are_not_called_slow() -> None:
+    speeds = (1e12, 1e13, 1e13, 1e13)
+    there = [
+        node(f"n{index}", boot_id="one", matrix_product=reading("matrix product", {"cpu": [speed]}), memory=None)
+        for index, speed in enumerate(speeds)
+    ]
+
+    for verdict in judge(there, LIMITS).values():
+        assert not verdict.slow
+        assert verdict.notes == ("matrix product: not judged, since 4 nodes are on one host",)
+
+
 def test_nodes_of_another_kind_are_no_measure() -> None:
     other = node("n3", kind="64 cores", matrix_product=reading("matrix product", {"cpu": [1e12]}))
 

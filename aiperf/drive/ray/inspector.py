@@ -43,14 +43,18 @@ class _Actor:
         self._setting = setting
         self._now = now
 
-    def who(self) -> tuple[str, str]:
-        """The host's name, and what kind of node it is."""
+    def who(self) -> tuple[str, str, str | None]:
+        """The host's name, what kind of node it is, and its boot."""
         system = describe()
         models = ", ".join(sorted({device.model or "?" for device in system.accelerators}))
         accelerators = (
             f"; {self._setting.accelerators} × {models or 'accelerator'}" if self._setting.accelerators else ""
         )
-        return socket.gethostname(), f"{self._setting.processors} × {system.cpu_model or 'processor'}{accelerators}"
+        return (
+            socket.gethostname(),
+            f"{self._setting.processors} × {system.cpu_model or 'processor'}{accelerators}",
+            system.boot_id,
+        )
 
     def clock(self) -> tuple[float, float]:
         """When this was asked and when it was answered."""
@@ -75,6 +79,7 @@ class Inspector:
     actor: Any
     host: str = ""
     kind: str = ""
+    boot_id: str | None = None
     is_silent: bool = False
     """It has not answered in time, or its actor is gone: it is asked no more."""
 
@@ -87,6 +92,7 @@ class Inspector:
             kind=self.kind,
             is_head=self.is_head,
             readings=dict(readings),
+            boot_id=self.boot_id,
         )
 
 
@@ -112,7 +118,7 @@ def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Rea
     for call in done:
         one = calls[call]
         try:
-            one.host, one.kind = ray.get(call)
+            one.host, one.kind, one.boot_id = ray.get(call)
         except RayError as error:
             one.is_silent = True
             missing[one.node] = Reading(probe=START, unit="", failed=last_line(error))

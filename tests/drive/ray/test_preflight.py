@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,17 @@ import pytest
 import ray
 
 from aiperf.data.dataset_config import DigitsConf
+from aiperf.drive.ray import inspection as inspection_module
 from aiperf.drive.ray import inspector
 from aiperf.drive.ray.gate import CLOSE_SECONDS, Gate, checked_by
 from aiperf.drive.ray.inspection import Inspection
+from aiperf.drive.ray.inspector import Inspector, introduced
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.messages import Inspected
 from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
+from aiperf.preflight.reading import Reading
 from aiperf.train.trainer_config import TrainerConf
 from tests.drive.clusters import SmallCluster, small_cluster
 from tests.preflight import planted
@@ -32,6 +35,14 @@ def cluster() -> Iterator[SmallCluster]:
     """A head at 127.0.0.10; hosts are added from 127.0.0.11 on, as `planted` names them."""
     with small_cluster() as made:
         yield made
+
+
+def as_hosts_of_their_own(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Reading]:
+    """Nodes of one machine that pass for several: else none is compared with another."""
+    missing = introduced(inspectors, seconds)
+    for one in inspectors:
+        one.boot_id = one.address
+    return missing
 
 
 def wait_for(what: Callable[[], bool]) -> None:
@@ -141,6 +152,7 @@ def test_a_node_that_hangs_is_named_and_the_others_exchange_in_pairs_and_togethe
     cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inspector, "GRACE_SECONDS", 5.0)
+    monkeypatch.setattr(inspection_module, "introduced", as_hosts_of_their_own)
     how = inspection(tmp_path, planted.with_hangs, is_full=True, seconds=90.0)
 
     while len(nodes()) < 6:  # it may be the only test of the module that is run

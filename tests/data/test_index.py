@@ -22,7 +22,10 @@ from aiperf.data.dataset_config import Cifar10Conf, DigitsConf, ImagenetConf, Im
 from aiperf.data.errors import DamagedData, DataError, MissingData, OtherData, StaleIndex
 from aiperf.data.fingerprint import of_splits
 from aiperf.data.opening import open_data
-from aiperf.data.survey import data_fingerprint, describe, held_to, index_path, listing, write_index
+from aiperf.data.pack import pack
+from aiperf.data.samples import INDEX as SHARDS_INDEX
+from aiperf.data.samples import list_folder
+from aiperf.data.survey import data_fingerprint, describe, held_to, index_path, is_indexed, listing, write_index
 from tests.data.folders import make
 from tests.data.walks import joined, training, validation
 
@@ -313,3 +316,18 @@ def test_a_process_that_opens_an_indexed_set_lists_no_folder_and_asks_for_few_fi
     assert listed[1] == 2 + 2 * 40 and listed[3] >= 40 * 52, "what an index spares"
     assert (scans, lists) == (0, 0)
     assert stats <= 2 * (1 + index.FOLDERS_ASKED + index.FILES_ASKED) + 10
+
+
+def test_shards_that_others_packed_get_their_index_beside_them(root: Path, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    pack({split: list_folder(root, split) for split in ("train", "val")}, (), shards, lambda _: None)
+    conf = ImagesConf(root=str(shards), format="webdataset")
+    packed, about = (shards / SHARDS_INDEX).read_bytes(), describe(conf)
+    (shards / SHARDS_INDEX).unlink()
+    assert not is_indexed(conf)
+
+    (line,) = write_index(conf)
+
+    assert line == f"index of 2 shards: {shards / SHARDS_INDEX}"
+    assert is_indexed(conf) and (shards / SHARDS_INDEX).read_bytes() == packed
+    assert describe(conf) == about

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-PROGRAMS = ("ip", "nsenter", "unshare")
+PROGRAMS = ("ip", "nsenter", "setpriv", "unshare")
 REPOSITORY = Path(__file__).parent.parent.parent
 
 # The host's first process is its init: whatever runs on it is started by entering its namespaces, and ends with it.
@@ -92,6 +92,8 @@ class HostsRig:
         up.unlink(missing_ok=True)
         # ip netns exec would mount another /sys, in which no control groups are found
         inside = [
+            "setpriv",
+            "--pdeathsig=KILL",  # no host outlives the tests, whatever ends them
             "nsenter",
             f"--net=/run/netns/{name}",
             "unshare",

@@ -59,9 +59,10 @@ class HostsRig:
     def __init__(self, folder: Path, count: int, *, init: str = "sleep infinity") -> None:
         """`folder`: what all hosts share. `init`: the shell command that is each host's first process; `{name}` is its name."""
         self.folder = folder
-        mark = f"{os.getpid() % 10000:04}"
+        # of this rig alone: what another of the same process had may take the kernel a moment to remove
+        mark = f"{secrets.randbelow(100_000):05}"
         self._mark = mark
-        self.subnet = f"10.{40 + secrets.randbelow(20)}.{os.getpid() % 250}"
+        self.subnet = f"10.{40 + secrets.randbelow(60)}.{secrets.randbelow(250)}"
         self._bridge = f"asb{mark}"
         self.names = [f"n{mark}x{number}" for number in range(1, count + 1)]
         self.address = {name: f"{self.subnet}.{number}" for number, name in enumerate(self.names, start=1)}
@@ -83,6 +84,7 @@ class HostsRig:
         for name in list(self._hosts):
             self.off(name)
         for name in self.names:
+            subprocess.run(["ip", "link", "del", self._link(name)], stderr=subprocess.DEVNULL)
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
         subprocess.run(["ip", "link", "del", self._bridge], stderr=subprocess.DEVNULL)
 

@@ -36,7 +36,8 @@ def listening_sockets(pids: Iterable[int]) -> list[Listening]:
         inodes = set(_inodes(pid))
         if not inodes:
             continue
-        program = command_line(pid).replace(b"\0", b" ").decode(errors="replace").strip()[-70:]
+        first, *others = command_line(pid).decode(errors="replace").strip("\0 ").split("\0")
+        program = f"{first.rpartition('/')[2]} {' '.join(others)[-70:]}"
         for table in ("tcp", "tcp6"):
             try:
                 lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]

@@ -34,7 +34,7 @@ __all__ = ["one_thread"]
 
 COLLECTIVES = [
     pytest.param("horovod", marks=pytest.mark.skipif(horovod_missing(on_cuda=False) is not None, reason="no horovod")),
-    "torch",
+    pytest.param("torch", marks=pytest.mark.slow),
 ]
 
 
@@ -149,6 +149,7 @@ def trains(group: object, trial: int) -> list[Word]:
     return heard
 
 
+@pytest.mark.slow
 def test_what_happens_to_a_rank_or_to_its_whole_host_is_laid_to_it_and_the_trial_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +178,7 @@ def test_what_happens_to_a_rank_or_to_its_whole_host_is_laid_to_it_and_the_trial
         assert len(group.pids()) == 1 and other not in group.pids()
 
 
+@pytest.mark.slow
 def test_ranks_whose_leading_host_asks_no_more_are_ended_by_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,9 +122,7 @@ def resumable(conf: RunConf) -> Resumable:
     """
     assert conf.resume is not None
     folder = run_folder(conf.resume, conf.runs)
-    first = next(iter(read(folder)), None)
-    local = from_plain(first.config).storage.local_journal() if isinstance(first, RunStarted) else None
-    reader = read(to_be_read(folder, local), conf.resume_until)
+    reader = read(to_be_read(folder, _own_disk(folder)), conf.resume_until)
     lines = iter(reader)
     first = next(lines, None)
     if not isinstance(first, RunStarted):
@@ -151,6 +149,14 @@ def resumable(conf: RunConf) -> Resumable:
             f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it"
         )
     return Resumable(folder, conf, standing, reader.reading, session)
+
+
+def _own_disk(folder: Path) -> Path | None:
+    """Where the first line of a run's journal says that its driver wrote it, if not in the folder."""
+    reader = read(folder)
+    first = next(iter(reader), None)
+    with folding(reader):
+        return from_plain(first.config).storage.local_journal() if isinstance(first, RunStarted) else None
 
 
 def resume(

@@ -37,7 +37,6 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """Of this lease alone."""
     host: str
     pid: int
-    boot_id: str | None
     renewals: int = 0
     renewed_unix: float = 0.0
     """On the owner's wall clock: for people to read."""
@@ -74,12 +73,10 @@ class Lease:
         if found is not None and not found[1].is_over:
             _await_its_end(journal, *found)
         number = 1 if found is None else found[0] + 1
-        boot = Path("/proc/sys/kernel/random/boot_id")
         owner = Owner(
             name=secrets.token_hex(16),
             host=socket.gethostname(),
             pid=os.getpid(),
-            boot_id=boot.read_text().strip() if boot.exists() else None,
             renewed_unix=time.time(),
         )
         draft = _written(journal, owner)

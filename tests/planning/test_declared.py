@@ -25,8 +25,6 @@ from tests.cli.user import User
 from tests.data.folders import make
 from tests.planning.test_worker_shape import GIB, conf_of, host
 
-pytest_plugins = ("tests.cli.conftest",)
-
 LEARNT = "learnt from the first worker"
 NEEDED = {"kubernetes": ("cluster.image=here/aiperf",), "hosts": ("cluster.hosts=[a,b]",)}
 """Options without which a kind of cluster cannot be."""

@@ -16,8 +16,6 @@ from aiperf.planning.same_options import differences
 from aiperf.planning.this_machine import this_machine
 from tests.cli.user import User, write_run
 
-pytest_plugins = ("tests.cli.conftest",)
-
 WORDS = {
     "schedule": ["schedule=quick", "schedule=ranking"],
     "schedule.duration_seconds": ["schedule.duration_seconds=600", "schedule.duration_seconds=700"],

@@ -62,6 +62,7 @@ def inspection(folder: Path, probes: Callable[[], Any], *, is_full: bool, second
     return Inspection(conf, DigitsConf(), TrainerConf(), folder, head, is_full, probes, planted.clock)
 
 
+@pytest.mark.slow
 def test_who_dies_and_whose_clock_is_wrong_is_named_and_one_that_joins_later_is_checked_first(
     cluster: SmallCluster, tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_run_is_refused_where_nobody_is_left_or_nobody_may_be_excluded(cluster
     assert [bool(event.faults) for event in kept.events] == [event.address == planted.DIES for event in kept.events]
 
 
+@pytest.mark.slow
 def test_the_end_of_a_run_ends_the_check_of_a_node_that_just_joined(cluster: SmallCluster, tmp_path: Path) -> None:
     how = inspection(tmp_path, planted.endless, is_full=False, seconds=3600.0)
     gate = Gate(how.of, how.conf, [], (), None, how.stop)

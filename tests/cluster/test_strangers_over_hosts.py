@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,10 +88,12 @@ def test_a_stranger_without_the_token_gets_nothing_done_at_any_port_of_any_host(
     assert not (folder(rig, "open") / HEAD).exists()
 
 
-def test_the_stranger_knows_a_service_that_lets_everybody_in(rig: SshRig, tmp_path: Path) -> None:
+def test_the_stranger_knows_a_service_that_lets_everybody_in(rig: SshRig) -> None:
     """That the test above can fail: a page for everybody, on one of the hosts."""
-    (tmp_path / "metrics").write_text("score 1")
-    serving = [*rig.entering(rig.names[0]), f"--wd={tmp_path}", "--", sys.executable, "-m", "http.server", "8099"]
+    open_to_all = rig.folder / "open-to-all"  # a folder that the hosts see
+    open_to_all.mkdir()
+    (open_to_all / "metrics").write_text("score 1")
+    serving = [*rig.entering(rig.names[0]), f"--wd={open_to_all}", "--", sys.executable, "-m", "http.server", "8099"]
     with subprocess.Popen(serving, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             address = f"{rig.address[rig.names[0]]}:8099"

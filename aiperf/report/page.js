@@ -7,16 +7,21 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
     button.append(...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
-      const downwards = head.getAttribute("aria-sort") !== "descending";
+      const upwardsFirst = head.hasAttribute("data-upwards");
+      const now = head.getAttribute("aria-sort");
+      const downwards = upwardsFirst ? now === "ascending" : now !== "descending";
       const key = (row) => {
         const cell = row.cells[column];
-        return cell.dataset.key === undefined ? cell.textContent : Number(cell.dataset.key);
+        return cell.dataset.key === undefined ? (head.classList.contains("number") ? null : cell.textContent) : Number(cell.dataset.key);
       };
       const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
-      const rows = [...table.tBodies[0].rows].sort((a, b) => (downwards ? -1 : 1) * compare(key(a), key(b)));
+      // What was not measured is neither much nor little: it stays at the end, whichever way.
+      const missing = (a, b) => (a === null ? 1 : 0) - (b === null ? 1 : 0);
+      const rows = [...table.tBodies[0].rows].map((row) => [key(row), row]);
+      rows.sort(([a], [b]) => missing(a, b) || (a === null ? 0 : (downwards ? -1 : 1) * compare(a, b)));
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", downwards ? "descending" : "ascending");
-      table.tBodies[0].append(...rows);
+      table.tBodies[0].append(...rows.map(([, row]) => row));
     });
   });
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from aiperf import units
 from aiperf.report import words
@@ -24,6 +25,12 @@ class Cell:
     key: float | None = None
     bar: float | None = None
     """A part of one to draw behind the text."""
+    beside: str = ""
+    """A smaller line under it; sorted by neither."""
+    link: str = ""
+    """A name on the same page that the text leads to."""
+    kind: str = ""
+    """A class of the style sheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,10 @@ class Column:
     name: str
     is_number: bool = False
     explained: str = ""
+    is_less_first: bool = False
+    """The first click sorts upwards: less is better here."""
+    sorted: Literal["", "ascending", "descending"] = ""
+    """How the rows already lie by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,9 @@ def test_who_dies_and_whose_clock_is_wrong_is_named_and_one_that_joins_later_is_
 
 
 def test_a_run_is_refused_where_nobody_is_left_or_nobody_may_be_excluded(cluster: SmallCluster, tmp_path: Path) -> None:
-    while planted.DIES not in {node["NodeManagerAddress"] for node in nodes()}:  # it may be the module's first that is run
+    while planted.DIES not in {
+        node["NodeManagerAddress"] for node in nodes()
+    }:  # it may be the module's first that is run
         cluster.add()
     how = inspection(tmp_path, planted.without_hangs, is_full=False)
     bad = [node for node in nodes() if node["NodeManagerAddress"] in ("127.0.0.10", planted.DIES)]

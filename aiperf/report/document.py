@@ -1,0 +1,117 @@
+"""A page as one HTML file that needs nothing else: no network, no font, no script to be read. What pages are made of.
+
+Every text goes through `text`, whether it came out of a journal or not: nobody has to remember which did.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+
+from aiperf.plain import plain_lines
+from aiperf.report import palette
+from aiperf.report.tables import Cell, Column, Table
+
+
+def text(words: str) -> str:
+    """A text as part of a page, between tags or in a quoted attribute."""
+    return escape(plain_lines(words), quote=True)
+
+
+def policy(script: str) -> str:
+    """A page forbids itself to load anything, and to run any script but this one: whatever a journal's text may become."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def document(title: str, body: Iterable[str], kind: str = "") -> str:
+    """The whole file. `kind`: a class of the body, for what the style sheet has for such pages alone."""
+    resources = files("aiperf.report")
+    style = resources.joinpath("page.css").read_text("utf-8")
+    script = "\n" + resources.joinpath("page.js").read_text("utf-8")
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy(script)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{text(title)}</title>",
+            f"<style>\n:root {{ color-scheme: light dark; {palette.as_css(dark=False)} }}",
+            f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {palette.as_css(dark=True)} }} }}",
+            f"{style}</style>",
+            "</head>",
+            f'<body class="{kind}">' if kind else "<body>",
+            *body,
+            f"<script>{script}</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def section(name: str, title: str, parts: Iterable[str]) -> str:
+    """A part of a page that can be linked to by its name."""
+    head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{text(title)}</h2>'
+    return "\n".join([head, *parts, "</section>"])
+
+
+def note(kind: str, title: str, words: str, items: str) -> str:
+    """A framed remark; `words` and `items` are parts of a page already."""
+    listed = f"<ul>{items}</ul>" if items else ""
+    return f'<div class="note {kind}"><h2>{text(title)}</h2>{words}{listed}</div>'
+
+
+def table(shown: Table) -> str:
+    """A table in a frame of its own, which scrolls where the window is narrower."""
+    sortable = " data-sortable" if shown.is_sortable else ""
+    pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
+    heads = "".join(_head(column) for column in shown.columns)
+    rows = "".join(_row(shown.columns, row) for row in shown.rows)
+    footnote = f'<p class="footnote">{text(shown.footnote)}</p>' if shown.footnote else ""
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(shown.caption)}">'
+        f'<table id="table-{shown.name}"{pairs}{sortable}><caption>{text(shown.caption)}</caption>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{footnote}"
+    )
+
+
+def _head(column: Column) -> str:
+    attributes = ' class="number"' if column.is_number else ""
+    attributes += f' title="{text(column.explained)}"' if column.explained else ""
+    attributes += " data-upwards" if column.is_less_first else ""
+    attributes += f' aria-sort="{column.sorted}"' if column.sorted else ""
+    return f'<th scope="col"{attributes}>{text(column.name)}</th>'
+
+
+def _row(columns: Sequence[Column], cells: Sequence[Cell]) -> str:
+    parts = []
+    for index, (column, cell) in enumerate(zip(columns, cells, strict=True)):
+        classes = [
+            *(["number"] if column.is_number else []),
+            *(["bar"] if cell.bar is not None else []),
+            *(["wide"] if len(cell.text) > 28 and not column.is_number else []),
+            *([cell.kind] if cell.kind else []),
+        ]
+        attributes = f' class="{" ".join(classes)}"' if classes else ""
+        attributes += f' style="--part: {cell.bar:.4f}"' if cell.bar is not None else ""
+        attributes += f' data-key="{cell.key!r}"' if cell.key is not None else ""
+        tag = "th" if index == 0 else "td"
+        scope = ' scope="row"' if index == 0 else ""
+        shown = text(cell.text)
+        if cell.link:
+            shown = f'<a href="#{text(cell.link)}">{shown}</a>'
+        if cell.beside:
+            shown += f"<small>{text(cell.beside)}</small>"
+        parts.append(f"<{tag}{scope}{attributes}>{shown}</{tag}>")
+    return f"<tr>{''.join(parts)}</tr>"

@@ -28,7 +28,6 @@ from aiperf.journal.messages import (
     Done,
     Propose,
     Proposed,
-    Train,
     Word,
     WorkerDown,
     WorkerUp,
@@ -40,6 +39,7 @@ from morphism import Budget, start
 from searchers import Space, history
 from searchers.searcher_config import RandomConf
 from tests.drive.clusters import small_cluster
+from tests.drive.orders import order
 from tests.drive.processes import command_line, descendants
 from tests.drive.stand_in import open_stand_in
 
@@ -150,26 +150,6 @@ def train(run: Measured) -> None:
     for trial in range(TRIALS):
         for worker in run.there():
             run.executor.send(order(worker, trial * 10**5 + worker))
-
-
-def order(worker: int, trial: int) -> Train:
-    return Train(
-        trial=trial,
-        attempt=1,
-        worker=worker,
-        lineage=(),
-        morphs=(),
-        parent=None,
-        first_epoch=1,
-        last_epoch=2,
-        patience=6,
-        improvement=0.001,
-        losses=(),
-        batch_size=32,
-        seed=0,
-        progress_seconds=5.0,
-        edges=(),
-    )
 
 
 def memory_megabytes() -> float:

@@ -13,7 +13,7 @@ from typing import Any
 from cluster.kubernetes_job import KubernetesJob, as_yaml
 from cluster.manifests import kuberay, plain_jobs
 from cluster.manifests.asked import Asked
-from cluster.place import Demand, Existing, Head, NodesAsked, NodesConf, Place, Submission
+from cluster.place import BatchConf, Demand, Existing, Head, NodesAsked, Place, Submission
 
 OPERATORS = ("kuberay", "none")
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
@@ -28,7 +28,7 @@ _OWN_VARIABLES = ("RAY_AUTH_", "RAY_ADDRESS", "AIPERF_OPTIONS", "RAY_CLUSTER_", 
 
 
 @dataclass
-class KubernetesConf(NodesConf):
+class KubernetesConf(BatchConf):
     """Pods of a Kubernetes cluster, by a RayJob of KubeRay or by Jobs alone. The run is applied and followed; Ctrl-C leaves it
     running. Its folder lies on a claim that all its pods share; journal and report are fetched from there."""
 
@@ -104,10 +104,6 @@ class KubernetesConf(NodesConf):
     """Where KubeRay's operator runs, which the network policy lets in; none: wherever."""
     metrics_namespace: str | None = None
     """Where a Prometheus runs that may read the pods' metrics; none: nobody may."""
-    submit: bool = True
-    """false: print the manifests on standard output, and nothing else."""
-    follow: bool = True
-    """Show how the run goes until it ends, and fetch its report; Ctrl-C leaves it running."""
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
@@ -150,21 +146,6 @@ class KubernetesConf(NodesConf):
         asked = Asked(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))
         objects = plain_jobs.objects(asked) if self.operator == "none" else kuberay.objects(asked)
         return KubernetesJob(as_yaml(objects), (submission.folder,), asked, tuple(objects))
-
-    @property
-    def has_jobs(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def wants_submission(self) -> bool:
-        """See `ClusterConf.wants_submission`."""
-        return self.submit
-
-    @property
-    def wants_following(self) -> bool:
-        """See `ClusterConf.wants_following`."""
-        return self.follow
 
     def _broken(self) -> Iterator[str]:
         """Every law that a value breaks."""

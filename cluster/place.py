@@ -295,6 +295,31 @@ class NodesConf(ClusterConf):
         return NodesAsked(accelerator=self.accelerator, accelerator_bytes=known)
 
 
+@dataclass
+class BatchConf(NodesConf):
+    """What all places have in common whose machines a scheduler brings."""
+
+    submit: bool = True
+    """false: print what would be submitted on standard output, and nothing else."""
+    follow: bool = True
+    """Show how the run goes until it ends; Ctrl-C leaves it running."""
+
+    @property
+    def has_jobs(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def wants_submission(self) -> bool:
+        """See `ClusterConf.wants_submission`."""
+        return self.submit
+
+    @property
+    def wants_following(self) -> bool:
+        """See `ClusterConf.wants_following`."""
+        return self.follow
+
+
 def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:
     """Where a run takes place; without a cluster on this machine."""
     return Here() if cluster is None else cluster.place(environment)

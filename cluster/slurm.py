@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import HEAD_LOST, ClusterError, Head, JobState, NodesAsked, NodesConf, Place, Submission, bytes_of
+from cluster.place import HEAD_LOST, BatchConf, ClusterError, Head, JobState, NodesAsked, Place, Submission, bytes_of
 
 SCRIPT = "slurm.sh"
 """The script's name in the run's folder."""
@@ -74,7 +74,7 @@ _OWN = (
 
 
 @dataclass
-class SlurmConf(NodesConf):
+class SlurmConf(BatchConf):
     """Nodes that Slurm grants. Outside an allocation the run is submitted as a batch job and followed; Ctrl-C leaves it
     running. Within one (salloc) it takes place there."""
 
@@ -122,10 +122,6 @@ class SlurmConf(NodesConf):
     """More arguments of sbatch, as they are: --mail-type=END."""
     repeat: int = 1
     """So many equal runs, one after the other, as an array of jobs: how repeatable is the score?"""
-    submit: bool = True
-    """false: print the batch script on standard output, and nothing else."""
-    follow: bool = True
-    """Show how the job goes until it ends; Ctrl-C leaves it running."""
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
@@ -188,21 +184,6 @@ class SlurmConf(NodesConf):
     def job(self, submission: Submission) -> SlurmJob:
         """The run as a batch job."""
         return SlurmJob(batch_script(self, submission), SCRIPT, folders(self, submission))
-
-    @property
-    def has_jobs(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def wants_submission(self) -> bool:
-        """See `ClusterConf.wants_submission`."""
-        return self.submit
-
-    @property
-    def wants_following(self) -> bool:
-        """See `ClusterConf.wants_following`."""
-        return self.follow
 
     def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
         """Options of sbatch(1) and their values; '' for one that has none."""

@@ -14,6 +14,7 @@ from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Relu, Softmax, start
+from tests.drive.orders import order as small_order
 
 IMAGES = SyntheticConf(training_images=150, validation_images=50, classes=3, image=8, channels=1, noise=0.1)
 """At batch 64 an epoch has two steps, and leaves 22 images out; its validation has one that is smaller."""
@@ -46,22 +47,8 @@ def plain_graph() -> Graph:
     )
 
 
-ORDER = Train(
-    trial=1,
-    attempt=1,
-    worker=0,
-    lineage=(),
-    morphs=(),
-    parent=None,
-    first_epoch=1,
-    last_epoch=2,
-    patience=60,
-    improvement=0.001,
-    losses=(),
-    batch_size=64,
-    seed=7,
-    progress_seconds=1000.0,
-    edges=(),
+ORDER = msgspec.structs.replace(
+    small_order(worker=0, trial=1), patience=60, batch_size=64, seed=7, progress_seconds=1000.0
 )
 
 

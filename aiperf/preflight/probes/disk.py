@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import ClassVar
 
@@ -39,61 +40,62 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskWrite:
-    """Writing a file with fsync(2), in blocks of 1 MiB."""
+class _Rates:
+    """A file of so many bytes, several times in each folder."""
 
     bytes: int
     repetitions: int = 3
-    name: ClassVar[str] = "disk write"
+    name: ClassVar[str]
     unit: ClassVar[str] = "B/s"
+
+    def rate(self, file: FileIO) -> float:
+        """Of one file, which is empty."""
+        raise NotImplementedError
 
     def measure(self, setting: Setting) -> Reading:
         """See `reading.Probe`."""
-        series = {
-            name: [_written(folder, self.bytes)[1] for _ in range(self.repetitions)]
-            for name, folder in folders(setting).items()
-        }
+        series: dict[str, list[float]] = {}
+        for name, folder in folders(setting).items():
+            series[name] = []
+            for _ in range(self.repetitions):
+                with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+                    series[name].append(self.rate(file))
         return Reading(probe=self.name, unit=self.unit, series=series, facts={"file_bytes": self.bytes})
 
 
 @dataclass(frozen=True, slots=True)
-class DiskRead:
+class DiskWrite(_Rates):
+    """Writing a file with fsync(2), in blocks of 1 MiB."""
+
+    name: ClassVar[str] = "disk write"
+
+    def rate(self, file: FileIO) -> float:
+        """Bytes a second."""
+        return _written(file, self.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRead(_Rates):
     """Reading such a file after the kernel was told to forget it. A file server may still have it in its own memory."""
 
-    bytes: int
-    repetitions: int = 3
     name: ClassVar[str] = "disk read"
-    unit: ClassVar[str] = "B/s"
 
-    def measure(self, setting: Setting) -> Reading:
-        """See `reading.Probe`."""
-        series = {
-            name: [_read(folder, self.bytes) for _ in range(self.repetitions)]
-            for name, folder in folders(setting).items()
-        }
-        return Reading(probe=self.name, unit=self.unit, series=series, facts={"file_bytes": self.bytes})
-
-
-def _written(folder: Path, size: int, *, then_read: bool = False) -> tuple[float | None, float]:
-    """Rates of reading (where wanted) and of writing, of a file that is gone afterwards."""
-    block = os.urandom(BLOCK)  # file systems that compress are not to gain by it
-    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-        began = time.perf_counter()
-        for _ in range(size // BLOCK):
-            assert file.write(block) == BLOCK, "a short write"
-        os.fsync(file.fileno())
-        writing = size / (time.perf_counter() - began)
-        if not then_read:
-            return None, writing
+    def rate(self, file: FileIO) -> float:
+        """Bytes a second."""
+        _written(file, self.bytes)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         file.seek(0)
         began = time.perf_counter()
         while file.read(BLOCK):
             pass
-        return size / (time.perf_counter() - began), writing
+        return self.bytes / (time.perf_counter() - began)
 
 
-def _read(folder: Path, size: int) -> float:
-    reading, _ = _written(folder, size, then_read=True)
-    assert reading is not None
-    return reading
+def _written(file: FileIO, size: int) -> float:
+    """Writes the file; bytes a second."""
+    block = os.urandom(BLOCK)  # file systems that compress are not to gain by it
+    began = time.perf_counter()
+    for _ in range(size // BLOCK):
+        assert file.write(block) == BLOCK, "a short write"
+    os.fsync(file.fileno())
+    return size / (time.perf_counter() - began)

@@ -39,7 +39,6 @@ from aiperf.journal.messages import (
     Propose,
     Proposed,
     Release,
-    Train,
     Unproposed,
     Word,
     WorkerDown,
@@ -53,6 +52,7 @@ from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.train.trainer_config import TrainerConf
 from searchers.searcher_config import RandomConf
 from tests.drive.clusters import SmallCluster, small_cluster
+from tests.drive.orders import order
 from tests.drive.processes import command_line, descendants
 from tests.drive.runs import SMALL
 from tests.drive.stand_in import (
@@ -136,26 +136,6 @@ def bench(tmp_path: Path) -> Iterator[Open]:
 
 def of(said: list[Word], kind: type[Kind]) -> list[Kind]:
     return [word for word in said if isinstance(word, kind)]
-
-
-def order(worker: int, trial: int) -> Train:
-    return Train(
-        trial=trial,
-        attempt=1,
-        worker=worker,
-        lineage=(),
-        morphs=(),
-        parent=None,
-        first_epoch=1,
-        last_epoch=2,
-        patience=6,
-        improvement=0.001,
-        losses=(),
-        batch_size=32,
-        seed=0,
-        progress_seconds=5.0,
-        edges=(),
-    )
 
 
 def test_a_worker_that_dies_of_its_own_error_is_down_after_its_last_words_and_another_goes_on(

@@ -100,6 +100,11 @@ class RunConf:
     endpoint. On loopback where the run is on this machine alone; else it is open to all who reach that host."""
     dry_run: bool = False
     """Print the plan (workers, budget, first graph, its cost, expected epochs, disk) and stop."""
+    announcement: str | None = None
+    """Id of the run's announcement, as `announce` printed it (docs/submission.md): the run begins only as it was announced, and
+    the announcement serves once. None: the run is not announced."""
+    announcement_log: str | None = None
+    """The file of the site's announcements; goes with announcement."""
     resume: str | None = None
     """Go on with the run in this folder, after whatever end but that of its declared time."""
     resume_until: int | None = None

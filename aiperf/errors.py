@@ -82,3 +82,23 @@ class RunStopped(AiperfError):
             f"python -m aiperf resume={folder}"
         )
         self.folder = folder
+
+
+class KeyUnusable(AiperfError):
+    """A key that cannot sign, or a list of keys that cannot be read."""
+
+
+class AnnouncementsDamaged(AiperfError):
+    """A line of a log of announcements does not follow from the one before it."""
+
+
+class AnnouncementsNotWritten(AiperfError):
+    """A line could not be added to a log of announcements; it stands as it stood."""
+
+
+class NotAsAnnounced(AiperfError):
+    """A run that its announcement does not fit, or that has none."""
+
+
+class BundleRefused(AiperfError):
+    """An archive that is no submission, or that would harm whoever unpacks it."""

@@ -24,6 +24,7 @@ VERBS = {
     "morph": "grow a network and show each step  NAME [--steps 20] [--seed 0] [--json FILE] [--draw FILE.svg]",
     "prepare": "check a data set, and pack it into shards  dataset=imagenet dataset.root=…",
     "preflight": "check the machines of a run, without a run  [OPTION=VALUE …] [--json]",
+    "announce": "tell of a run before it starts, signed  [OPTION=VALUE …] --key KEY --log FILE",
     "drive": "begin the run of a folder, or go on with it (scripts of batch jobs call it)  RUN [OPTION=VALUE …]",
     "join": "make this host a node of a run that goes on  RUN",
     "rehearse": "sweep simulated clusters of 1 to 4096 workers and draw the result",

@@ -26,6 +26,7 @@ from aiperf.planning.declared import preview, require_declared, require_index, w
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan
 from aiperf.planning.same_options import require_same
 from aiperf.planning.this_machine import this_machine
+from aiperf.submission.announced_run import require_announced
 from aiperf.system.describe import describe
 from cluster.place import ClusterConf, Simulated, place_of
 
@@ -49,6 +50,8 @@ def main(words: Sequence[str]) -> int:
         raise BadConfiguration("resume_until says how much of a journal to keep; it needs resume=RUN")
     if conf.cluster is not None:
         check_cluster(conf.cluster)
+    if conf.resume is None:
+        require_announced(conf)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
         return _simulated(conf)
     if conf.resume is not None:
@@ -113,6 +116,7 @@ def drive(words: Sequence[str], folder: Path) -> int:
         raise BadConfiguration(
             f"drive begins the run of a folder; found {shlex.join(words)}: leave dry_run and resume out"
         )
+    require_announced(conf)
     return _begun(conf, describe_data(conf.dataset), folder)
 
 

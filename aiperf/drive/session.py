@@ -29,6 +29,7 @@ from aiperf.rules.observations import observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import check_rules
+from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.train.checkpoint_files import CHECKPOINTS
 from searchers.history import History, Observation
@@ -78,6 +79,7 @@ def run_session(
     it cleanly. `checks`: what preflight found, written right after the first line."""
     began = host_time()
     folder = folder or new_folder(plan.conf, began.unix)
+    use_announcement(plan.conf, folder)
     first = msgspec.structs.replace(
         first_event(plan, folder.name, began.unix, versions=versions(), machine=_driver_host(plan.conf)),
         boot_id=began.boot_id,

@@ -252,7 +252,7 @@ class Journal:
         if not rest:
             return None
         # What is cut off is kept: bad input never costs data.
-        kept = _keep(self._absolute.with_name(f"{self.path.name}.after-line-{self.lines}"), rest)
+        kept = keep(self._absolute.with_name(f"{self.path.name}.after-line-{self.lines}"), rest)
         return Cut(rest.count(b"\n"), hashlib.sha256(rest).hexdigest(), kept)
 
     def append(self, events: Sequence[AnyEvent]) -> None:
@@ -327,7 +327,7 @@ class Journal:
         for folder in (self._absolute.parent, Path(tempfile.gettempdir())):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                kept = _keep(folder / name, content)
+                kept = keep(folder / name, content)
                 break
             except OSError:
                 continue
@@ -393,7 +393,7 @@ def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
     )
 
 
-def _keep(path: Path, content: bytes) -> Path:
+def keep(path: Path, content: bytes) -> Path:
     """Writes a file that was not there, under this name or the next free one of NAME.2, NAME.3, …; gives its name."""
     number = 1
     while True:

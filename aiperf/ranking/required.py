@@ -162,6 +162,8 @@ FREE = {
     "metrics_port": "what is shown of a run while it goes on",
     "accelerators_per_worker": "the paper has both: all of a node, and one",
     "dry_run": "starts no run",
+    "announcement": "names the run's announcement, which `inspect` holds it to",
+    "announcement_log": "where the announcement stands",
 }
 """Options that may be as they like, each with the reason."""
 

@@ -34,6 +34,7 @@ from aiperf.simulate.model.profile import calibrated, profile_of
 from aiperf.simulate.model.simulated_attempt import Task
 from aiperf.simulate.model.simulated_executor import World
 from aiperf.simulate.model.virtual_clock import VirtualClock
+from aiperf.submission.announced_run import use_announcement
 from aiperf.train.batch_sizes import LEAST
 from aiperf.units import count, duration, size
 from cluster.simulated import SimulatedConf
@@ -55,6 +56,7 @@ class Opening:
 def simulate(opening: Opening, after_turn: Callable[[Driver], None] | None = None) -> Path:
     """Simulates a whole run and prints what that cost; gives the run's folder."""
     folder = new_folder(opening.plan.conf, time.time())
+    use_announcement(opening.plan.conf, folder)
     world = world_of(opening)
     effort = drive(world, opening.first, folder / NAME, after_turn=after_turn, around=ending_on_interrupt)
     print(effort_in_words(effort, world.clock.now()))  # the clock: a user may have ended the run before its time

@@ -1,0 +1,1 @@
+"""Runs that are announced, signed, bundled and judged."""

@@ -14,11 +14,11 @@ from aiperf.plain import plain
 if TYPE_CHECKING:
     from aiperf.submission.announcements import Announcements, Signed
 
-DESCRIPTION = """Adds a run that is to be to a site's log of announcements: its whole configuration, seed and time, signed with
-an Ed25519 key. The run is then started with announcement=ID announcement_log=FILE, once, and only as announced; runs that
-were announced and never published are counted by whoever inspects submissions (docs/submission.md)."""
+DESCRIPTION = """Adds a run that is to be to a site's log of announcements: its whole configuration, seed and time, signed
+with an Ed25519 key. The run is then started with announcement=ID announcement_log=FILE, once, and only as
+announced; runs that were announced and never published are counted by whoever inspects submissions."""
 EXAMPLES = (
-    "schedule=ranking dataset=imagenet dataset.root=/data/imagenet --key ~/.ssh/id_ed25519 --log site/",
+    "schedule=ranking dataset=imagenet --key ~/.ssh/id_ed25519 --log site/",
     "--show --log site/ --allowed allowed_signers",
     "--withdraw ID --why 'node 7 burnt' --key ~/.ssh/id_ed25519 --log site/",
     "--witness --key ~/.ssh/id_ed25519 --log site/",

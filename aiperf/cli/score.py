@@ -27,19 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Prints the figures; gives the exit status."""
     from aiperf.planning.plan import run_folder
-
-    folder = run_folder(arguments.run)
-    if arguments.json:
-        from aiperf.journal.journal import read
-        from aiperf.report.gather import gather
-
-        report = gather(read(folder))
-        print(json.dumps(as_json(report.score) | {"ranking": ranking(report.breaches)}, indent=2))
-        return 0
-    from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of
 
-    for line in closing_lines(report_of(folder)):
+    report = report_of(run_folder(arguments.run))
+    if arguments.json:
+        losses = None if report.losses is None else asdict(report.losses)
+        print(json.dumps(as_json(report.score) | {"ranking": ranking(report.breaches), "losses": losses}, indent=2))
+        return 0
+    from aiperf.report.text import closing_lines
+
+    for line in closing_lines(report):
         print(line)
     return 0
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiperf.accounting.availability import Availability
+from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.ranking.breaches import Breach
@@ -266,6 +267,8 @@ class Utilisation:
     peak_flops: float | None
     """Dense peak of one accelerator at the precision used; None: unknown, or not the same for all."""
     peak_source: str | None
+    peak_clock_mhz: float | None
+    """That the dense peak is printed for; None: a measured peak, or its maker names no clock."""
     mfu: float | None
     """tensor_flops / (accelerator_seconds · peak)."""
     mfu_busy: float | None
@@ -295,6 +298,8 @@ class Report:
     error_points: int
     """Before thinning."""
     time_breakdown: TimeBreakdown
+    losses: Waterfall | None
+    """From the dense peak to the score. None: no valid window, no accelerator, or nothing to begin at."""
     availability: Availability
     """Accelerators over time; its adjusted figure is no score."""
     utilisation: Utilisation

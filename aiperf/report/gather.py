@@ -34,6 +34,7 @@ from aiperf.report.facts import (
 )
 from aiperf.report.family import tree
 from aiperf.report.fold import Collected, TrialResults, collect
+from aiperf.report.losses import losses
 from aiperf.report.nodes import clock_offsets, nodes
 from aiperf.report.nodes import doubts as of_preflight
 from aiperf.report.utilisation import utilisation
@@ -63,16 +64,20 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
     measured = telemetry((inside.start, inside.end), clock_offsets(run.checks)) if inside.seconds > 0 else None
     used = utilisation(run, inside)
     architecture = best_architecture(run)
+    spent = time_breakdown(work_log, inside)
+    there = availability(work_log, inside, end, result.flops_per_second)
+    worked_until = _worked_until(work_log, inside)
     return Report(
         run=_run(run, end),
         score=result,
         breaches=_breaches(run, inside, end, result, used.mfu_busy),
-        doubts=_doubts(run, result, measured, _worked_until(work_log, inside)),
+        doubts=_doubts(run, result, measured, worked_until),
         curve=curve(work_log, CURVE_POINTS),
         errors=_errors(run),
         error_points=len(run.error),
-        time_breakdown=time_breakdown(work_log, inside),
-        availability=availability(work_log, inside, end, result.flops_per_second),
+        time_breakdown=spent,
+        losses=losses(work_log, inside, spent, there.planned, result, used, measured, worked_until),
+        availability=there,
         utilisation=used,
         proposals=_proposals(run),
         trials=_trials(run),

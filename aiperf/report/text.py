@@ -37,6 +37,8 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     )
     if score.flops_per_second is not None and score.flops_per_second_interval is None:
         yield f"  {between}"
+    if (lost := words.largest_losses(report)) is not None:
+        yield f"  largest losses: {lost}"
     if (report.availability.share or 1.0) < FULL:
         yield f"  {words.availability_meaning(report).removesuffix('.')}"
     if score.wasted_flops:

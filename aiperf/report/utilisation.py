@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -18,7 +19,7 @@ from aiperf.accounting.windows import Window, share_inside
 from aiperf.journal.events import WorkerJoined
 from aiperf.report.facts import Utilisation
 from aiperf.report.fold import Collected
-from aiperf.system.peaks import DataType, peak
+from aiperf.system.peaks import DataType, peak, peak_clock_mhz
 
 MEASURED_PEAK = "measured_matmul_flops"
 """Where a worker's system description holds the rate of matrix products it measured: data type → FLOPS of one rank."""
@@ -35,14 +36,16 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
     communication = math.fsum((columns.communication * of_all_ranks).tolist())
     waited = math.fsum((columns.input * of_all_ranks).tolist())
     whole = capacity(work_log) * inside.seconds
-    dense, source = _peak(run)
+    found = _peak(run)
+    dense = found.flops
     gaps = pauses(run)
     return Utilisation(
         tensor_flops=tensor,
         busy_seconds=busy,
         accelerator_seconds=whole,
         peak_flops=dense,
-        peak_source=source,
+        peak_source=found.source,
+        peak_clock_mhz=found.clock_mhz,
         mfu=None if dense is None or whole <= 0 else tensor / (whole * dense),
         mfu_busy=None if dense is None or busy <= 0 else tensor / (busy * dense),
         gap_median_seconds=float(np.median(gaps)) if len(gaps) else None,
@@ -69,26 +72,37 @@ def pauses(run: Collected) -> Real:
     return np.maximum(0.0, start[first] - end[first - 1])
 
 
-def _peak(run: Collected) -> tuple[float | None, str | None]:
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    """Of one accelerator."""
+
+    flops: float | None = None
+    source: str | None = None
+    clock_mhz: float | None = None
+
+
+def _peak(run: Collected) -> _Peak:
     """One peak for all workers and precisions, or none: a mean of unlike peaks would be nobody's utilisation."""
     precisions = {preparation.precision for preparation in run.work_log.preparations}
     if len(precisions) != 1:
-        return None, None
+        return _Peak()
     precision = next((each for each in get_args(DataType) if each in precisions), None)
     if precision is None:
-        return None, None
+        return _Peak()
     found = {_peak_of(joined, precision) for joined in run.workers.values()}
-    return found.pop() if len(found) == 1 else (None, None)
+    return found.pop() if len(found) == 1 else _Peak()
 
 
-def _peak_of(joined: WorkerJoined, precision: DataType) -> tuple[float | None, str | None]:
-    dense = peak(joined.device, None, precision, _compute_units(joined.machine))
+def _peak_of(joined: WorkerJoined, precision: DataType) -> _Peak:
+    units = _compute_units(joined.machine)
+    dense = peak(joined.device, None, precision, units)
     if dense is not None:
-        return dense, f"dense peak of {joined.device} in {precision}"
+        clock = peak_clock_mhz(joined.device, None, precision, units)
+        return _Peak(dense, f"dense peak of {joined.device} in {precision}", clock)
     measured: Any = joined.machine.get(MEASURED_PEAK)
     if isinstance(measured, dict) and precision in measured:
-        return float(measured[precision]), f"matrix product measured on this host in {precision}"
-    return None, None
+        return _Peak(float(measured[precision]), f"matrix product measured on this host in {precision}")
+    return _Peak()
 
 
 def _compute_units(machine: Mapping[str, Any]) -> int | None:

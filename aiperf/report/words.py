@@ -87,6 +87,21 @@ def availability_meaning(report: Report) -> str:
     return f"{text}; adjusted for it {adjusted(report)}, which is no score."
 
 
+MOST_LOSSES = 3
+
+
+def largest_losses(report: Report) -> str | None:
+    """`clocks and kernels 61.0 %, search 3.2 % and input 1.1 % of 12.3 TFLOPS (dense peak of … in bf16 × 8)`; None where
+    there is no waterfall, or nothing was lost."""
+    fallen = report.losses
+    if fallen is None or not fallen.largest:
+        return None
+    parts = [f"{loss.name} {units.share(loss.share)}" for loss in fallen.largest[:MOST_LOSSES]]
+    listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    top = units.flops_per_second(fallen.top_flops_per_second)
+    return f"{listed} of {top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
+
+
 def seconds(value: float | None) -> str:
     """A duration, or that it was not measured."""
     return units.NOT_MEASURED if value is None else units.duration(value)

@@ -44,8 +44,11 @@ class Units(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def flops(self, dtype: DataType) -> float:
         """count × clock × operations: 108 units · 1410 MHz · 2048 = 312e12 for an A100's BF16."""
-        clock = self.fp32_clock_mhz if dtype == "fp32" and self.fp32_clock_mhz is not None else self.clock_mhz
-        return self.count * clock * 1e6 * self.per_clock[dtype]
+        return self.count * self.clock(dtype) * 1e6 * self.per_clock[dtype]
+
+    def clock(self, dtype: DataType) -> float:
+        """MHz that the figure of a data type is printed for."""
+        return self.fp32_clock_mhz if dtype == "fp32" and self.fp32_clock_mhz is not None else self.clock_mhz
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,11 +116,22 @@ def peak(model: str, variant: str | None, dtype: DataType, compute_units: int | 
     another device. A slice of a device (MIG) is another name and has no peak.
     peak('NVIDIA A100-SXM4-80GB', None, 'bf16') == 312e12.
     """
+    figures = {row.dense_flops.get(dtype) for row in _rows(model, variant, compute_units)}
+    return figures.pop() if len(figures) == 1 else None
+
+
+def peak_clock_mhz(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
+    """The clock that a device's dense peak is printed for; None where its maker names none. Found as `peak` is."""
+    clocks = {None if row.units is None else row.units.clock(dtype) for row in _rows(model, variant, compute_units)}
+    return clocks.pop() if len(clocks) == 1 else None
+
+
+def _rows(model: str, variant: str | None, compute_units: int | None) -> list[Peak]:
+    """Those that a device may be."""
     fitting = [row for row in table() if re.fullmatch(row.accelerator, model.strip(), re.IGNORECASE)]
     board = variant or board_variant(model)
     if board is not None:
         fitting = [row for row in fitting if row.variant in ("", board)]
     if compute_units is not None:
         fitting = [row for row in fitting if row.units is None or row.units.count == compute_units]
-    figures = {row.dense_flops.get(dtype) for row in fitting}
-    return figures.pop() if len(figures) == 1 else None
+    return fitting

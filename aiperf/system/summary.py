@@ -44,6 +44,8 @@ class DeviceTelemetry:
     gone_at: float | None
     """Last seen then, while its worker was recorded on; 'at' of its session when it was never seen."""
     gone: str | None
+    clock_mean_mhz: float | None = None
+    """Of the processing units while they worked: each sample weighs as its utilisation does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,8 @@ class _Sum:
     """Of all devices of its kind."""
     measured: float = 0.0
     utilisation: _Mean = field(default_factory=_Mean)
+    clock: _Mean = field(default_factory=_Mean)
+    """MHz, over the seconds at work."""
     counted: _Mean = field(default_factory=_Mean)
     """Watts by the energy counter's differences."""
     sampled: _Mean = field(default_factory=_Mean)
@@ -167,6 +171,8 @@ class _Sum:
         self.measured += seconds
         if look.utilisation is not None:
             self.utilisation.add(look.utilisation, seconds)
+            if look.clock_mhz is not None:
+                self.clock.add(look.clock_mhz, seconds * look.utilisation)
         if look.throttle is not None:
             self.throttle_seconds += seconds
             for reason in look.throttle:
@@ -228,6 +234,7 @@ class _Sum:
             ecc_uncorrected=self.ecc.get("ecc_uncorrected"),
             gone_at=last_seen if is_gone else None,
             gone=(self.gone or "gives no more samples") if is_gone else None,
+            clock_mean_mhz=self.clock.value(),
         )
 
 

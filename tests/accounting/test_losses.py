@@ -1,0 +1,219 @@
+"""Each part of the loss waterfall against a truth that was drawn, not derived; and over runs full of faults, that they add up.
+
+One part is a remainder, so that parts "add up" whatever they hold: here each has to be right by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.accounting.availability import availability
+from aiperf.accounting.losses import MEANINGS, Top, Waterfall, waterfall
+from aiperf.accounting.score import score, window
+from aiperf.accounting.time_breakdown import time_breakdown
+from aiperf.accounting.work_log import WorkLog, work_log
+from aiperf.journal.events import AnyEvent, RunStarted, TrialLost, WorkerLost
+from aiperf.journal.journal import NAME, read
+from aiperf.simulate.audit.random_runs import play, random_case
+from tests.accounting.test_time_breakdown import LENGTH, RANKS, Life, parts, seconds, together
+from tests.journals import begun, ended, finished, interval, joined, one_trial, prepared, proposed, requested
+
+PEAK = 1e4
+"""FLOPS of one accelerator; training is of 10 images of 300 operations an interval, validation of 5 of 90."""
+UNKNOWN = Top(None, None)
+OF_BREAKDOWN = {
+    "start": "start-up",
+    "compile": "compiling",
+    "gap": "search",
+    "lost": "lost attempts",
+    "checkpoint": "checkpoints",
+    "validation": "evaluation",
+}
+"""Lines of the time breakdown that have another name here."""
+
+
+def fallen(kept: WorkLog, top: Top, planned: int | None = None) -> Waterfall | None:
+    """The waterfall of a work log's valid window."""
+    inside = window(kept)
+    found = score(kept).flops_per_second
+    there = availability(kept, inside, inside.end, found).planned if planned is None else planned
+    return waterfall(kept, inside, time_breakdown(kept, inside), there, found, top)
+
+
+@st.composite
+def lives(draw: st.DrawFn, worker: int) -> Life:
+    """A worker that comes, trains trials of which some are lost and begun again from their first epoch, and may go."""
+    life = Life(worker, 0.0)
+    life.spend("absent", draw(st.floats(0.0, 5.0)))
+    life.events.append(joined(worker, life.at, ranks=RANKS))
+    for trial in range(10 * worker, 10 * worker + draw(st.integers(1, 3))):
+        life.events += [requested(trial, worker, life.at), proposed(trial, life.at)]
+        life.spend("gap", draw(seconds))
+        life.events.append(begun(trial, life.at, worker=worker))
+        life.prepare(draw(seconds), draw(st.floats(0.0, 4.0)))
+        before, since = dict(life.truth), life.at
+        for _ in range(draw(st.integers(1, 3))):
+            life.work(trial, 1, 1, draw(parts))
+        attempt = 1
+        if draw(st.booleans()):
+            life.truth = before  # the epoch is begun again: all that time made nothing that counts
+            life.truth["done again"] = life.truth.get("done again", 0.0) + life.at - since
+            life.spend("lost", draw(seconds))
+            life.events.append(TrialLost(at=life.at, trial=trial, attempt=1, reason="killed"))
+            life.spend("gap", draw(seconds))
+            attempt = 2
+            life.events.append(begun(trial, life.at, attempt, worker, epoch=1))
+            life.prepare(draw(seconds), draw(st.floats(0.0, 4.0)))
+            life.work(trial, attempt, 1, draw(parts))
+        life.events.append(finished(trial, life.at, 0.5))
+    life.spend("gap", draw(seconds))
+    if draw(st.booleans()):
+        life.spend("gap", max(0.0, 6.0 - life.at))  # by then the other one has come
+        life.events.append(WorkerLost(at=life.at, worker=worker, reason="power"))
+        life.spend("absent", LENGTH - life.at)
+    else:
+        life.spend("gap", LENGTH - life.at)
+    return life
+
+
+def from_the_beginning(events: Sequence[AnyEvent]) -> WorkLog:
+    """The work log of a run whose window is the whole of it."""
+    first, *rest = events
+    assert isinstance(first, RunStarted)
+    return work_log([msgspec.structs.replace(first, warmup_seconds=0.0), *rest])
+
+
+def adds_up(found: Waterfall, result: float) -> None:
+    """The bars tile the way from the top to the score, and their amounts and seconds are what lies between."""
+    assert found.losses[-1].after_flops_per_second == result == found.score_flops_per_second, "to the last digit"
+    edges = [found.top_flops_per_second, *(loss.after_flops_per_second for loss in found.losses)]
+    assert [loss.before_flops_per_second for loss in found.losses] == edges[:-1]
+    lost = sum((Fraction(loss.flops_per_second) for loss in found.losses), Fraction(0))
+    rounding = len(found.losses) * math.ulp(found.top_flops_per_second)
+    assert abs(Fraction(found.top_flops_per_second) - lost - Fraction(result)) <= rounding
+    spent = math.fsum(loss.accelerator_seconds for loss in found.losses)
+    assert spent + found.score_accelerator_seconds == pytest.approx(found.accelerator_seconds, rel=1e-12)
+    for loss in found.losses:
+        assert (loss.flops_per_second < 0) == (loss.why_negative is not None), loss
+        assert math.isfinite(loss.accelerator_seconds)
+    named = [loss.name for loss in found.losses]
+    assert named == [name for name in MEANINGS if name in named], "always in one order"
+
+
+@settings(max_examples=40, deadline=None)
+@given(lives(0), lives(1), st.integers(0, 3))
+def test_every_part_holds_the_time_that_was_really_spent_so(first: Life, second: Life, beyond: int) -> None:
+    kept = from_the_beginning(together(first, second))
+
+    found = fallen(kept, Top(PEAK, "a peak"), planned=2 * RANKS + beyond)
+
+    assert found is not None
+    adds_up(found, score(kept).flops_per_second or 0.0)
+    truth = {
+        OF_BREAKDOWN.get(name, name): RANKS * (first.truth.get(name, 0.0) + second.truth.get(name, 0.0))
+        for name in first.truth | second.truth
+    }
+    training, evaluation = truth.pop("training", 0.0), truth.pop("evaluation", 0.0)
+    rows = kept.intervals
+    images = float(rows.training_images[rows.flops > 0].sum())
+    truth["clocks and kernels"] = training - images * 300 / PEAK
+    truth["evaluation"] = evaluation - images / 2 * 90 / PEAK
+    truth["never there"] = beyond * LENGTH
+    for loss in found.losses:
+        assert loss.accelerator_seconds == pytest.approx(truth.pop(loss.name, 0.0), abs=1e-6), loss.name
+    assert not any(truth.values()), "no time was spent so that has no part"
+    assert found.top_flops_per_second == PEAK * (2 * RANKS + beyond)
+
+
+@settings(max_examples=15, deadline=None)
+@given(lives(0), lives(1), st.floats(0.5, 1.2))
+def test_a_known_clock_parts_the_steps_into_clocks_and_kernels_and_moves_nothing_else(
+    first: Life, second: Life, clock: float
+) -> None:
+    kept = from_the_beginning(together(first, second))
+
+    whole, parted = fallen(kept, Top(PEAK, "a peak")), fallen(kept, Top(PEAK, "a peak", clock))
+
+    assert whole is not None and parted is not None
+    adds_up(parted, score(kept).flops_per_second or 0.0)
+    before = {loss.name: loss.flops_per_second for loss in whole.losses}
+    after = {loss.name: loss.flops_per_second for loss in parted.losses}
+    both = before.pop("clocks and kernels")
+    clocks, kernels = after.pop("clocks"), after.pop("kernels")
+    assert after == before
+    assert clocks + kernels == pytest.approx(both)
+    rows = kept.intervals
+    steps = (rows.busy - rows.communication - rows.validation)[rows.wasted == 0]
+    assert clocks * LENGTH == pytest.approx((1 - clock) * PEAK * RANKS * math.fsum(steps.tolist()), abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_parts_of_a_run_full_of_faults_add_up_to_its_score(seed: int, tmp_path: Path) -> None:
+    """Workers that die, come late, hang; drivers that die and are resumed; journals taken up again: all from a chance."""
+    (tmp_path / NAME).write_bytes(play(random_case(seed)).journal)
+    kept = work_log(read(tmp_path))
+    result = score(kept).flops_per_second
+
+    for top in (UNKNOWN, Top(4e9, "a peak"), Top(4e9, "a peak", 0.9)):
+        found = fallen(kept, top)
+
+        if not result:
+            assert found is None or found.is_peak
+            continue
+        assert found is not None
+        adds_up(found, result)
+        assert found.is_peak == (top.flops is not None)
+        may_be_more = {"evaluation", "unexplained", *(() if top.flops is None else ("kernels", "clocks and kernels"))}
+        assert {loss.name for loss in found.losses if loss.flops_per_second < 0} <= may_be_more
+
+
+def test_without_a_peak_the_top_is_what_the_training_steps_did_and_kernels_have_no_part() -> None:
+    # two ranks, 90 s of window: 40 s of steps make 10 images of 300 operations, the rest is no part of any attempt
+    steps = msgspec.structs.replace(interval(0, 10.0, 50.0, 10), busy_seconds=40.0)
+    kept = work_log([*one_trial(prepared(0, 10.0), steps), finished(0, 50.0, 0.5), ended()])
+
+    found = fallen(kept, UNKNOWN)
+
+    assert found is not None and not found.is_peak
+    assert found.flops_per_accelerator == pytest.approx(3000 / 80)
+    assert found.top_flops_per_second == pytest.approx(2 * 3000 / 80)
+    assert not {"clocks", "kernels", "clocks and kernels"} & {loss.name for loss in found.losses}
+    assert [(loss.name, loss.accelerator_seconds) for loss in found.largest] == [("search", 100.0)]
+
+
+def test_where_nothing_was_trained_and_no_peak_is_known_there_is_nothing_to_begin_at() -> None:
+    assert fallen(work_log(one_trial(ended())), UNKNOWN) is None
+    with_peak = fallen(work_log(one_trial(ended())), Top(PEAK, "a peak"))
+    assert with_peak is not None and with_peak.score_flops_per_second == 0.0
+    assert fallen(work_log(one_trial()), Top(PEAK, "a peak")) is None, "the warm-up is not over"
+
+
+def test_steps_that_beat_their_peak_are_named_as_what_they_are() -> None:
+    steps = msgspec.structs.replace(interval(0, 10.0, 50.0, 10), busy_seconds=40.0)
+    kept = work_log([*one_trial(prepared(0, 10.0), steps), finished(0, 50.0, 0.5), ended()])
+
+    found = fallen(kept, Top(1.0, "a peak far too low"))
+
+    assert found is not None
+    kernels = next(loss for loss in found.losses if loss.name == "clocks and kernels")
+    assert kernels.flops_per_second < 0
+    assert kernels.why_negative is not None and "did more than the peak" in kernels.why_negative
+
+
+def test_an_attempt_that_runs_when_the_run_ends_loses_its_end_to_the_end_and_not_to_a_failure() -> None:
+    steps = msgspec.structs.replace(interval(0, 10.0, 96.0, 10), busy_seconds=86.0)
+    kept = work_log([*one_trial(prepared(0, 10.0), steps), ended()])
+
+    found = fallen(kept, UNKNOWN)
+
+    assert found is not None
+    lost = {loss.name: loss.accelerator_seconds for loss in found.losses}
+    assert (lost["end of the run"], lost["lost attempts"]) == (8.0, 0.0)

@@ -40,6 +40,7 @@ CONTRACT = {
     "valid",
     "doubts",
     "ranking",
+    "losses",
 }
 
 
@@ -84,6 +85,19 @@ def test_json_keeps_its_contract(aiperf: User, tmp_path: Path) -> None:
     assert found.keys() == CONTRACT
     assert found["interval_method"] == 2
     assert found["doubts"] == ["56% of accelerator time idle"]
+
+
+def test_a_line_names_the_largest_losses_and_json_has_all_of_them_down_to_the_score(
+    aiperf: User, tmp_path: Path
+) -> None:
+    whole_run(tmp_path)
+
+    text, found = aiperf("score", "whole").out, json.loads(aiperf("score", "whole", "--json").out)
+
+    losses = found["losses"]["losses"]
+    largest = sorted(losses, key=lambda loss: -loss["flops_per_second"])[0]
+    assert f"largest losses: {largest['name']} {100 * largest['share']:.1f} %" in text
+    assert losses[-1]["after_flops_per_second"] == found["flops_per_second"]
 
 
 def test_json_says_what_the_interval_is_of_or_why_there_is_none(aiperf: User, tmp_path: Path) -> None:

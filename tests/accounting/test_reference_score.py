@@ -1,22 +1,24 @@
-"""A second implementation, written from docs/benchmark.md alone, agrees with the score to the last digit."""
+"""tools/verify_standalone.py, written from docs/benchmark.md alone, agrees with the score to the last digit."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.score import score
-from aiperf.accounting.work_log import work_log
+from aiperf.accounting.score import score, window
+from aiperf.accounting.windows import share_inside
+from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, TrialLost, WorkerLost
 from aiperf.journal.journal import NAME, read
 from aiperf.simulate.audit.random_runs import play, random_case
-from tests.accounting.reference_score import reference
 from tests.journals import (
     begun,
     ended,
@@ -30,25 +32,46 @@ from tests.journals import (
     resumed,
     started,
 )
+from tools.verify_standalone import Run, figures, parsed, verified
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.jsonl"))
 
 
 def agrees(journal: Path) -> None:
     """Both say the same of a journal, to the last digit."""
-    found = asdict(score(work_log(read(journal))))
-    with journal.open("rb") as lines:
-        again = asdict(reference(line for line in lines if line.endswith(b"\n")))
-    agree(found, again)
+    agree(work_log(read(journal)), verified(journal))
 
 
-def agree(found: dict[str, Any], again: dict[str, Any]) -> None:
+def agree(kept: WorkLog, again: dict[str, Any]) -> None:
     """To the last digit; the interval to nine."""
-    interval = again.pop("interval")
-    assert {name: found[name] for name in again} == again
+    found = asdict(score(kept))
+    interval = again["flops_per_second_interval"]
+    assert {name: found[name] for name in EQUAL} == {name: again[name] for name in EQUAL}
     assert found["flops_per_second_interval"] == (
         None if interval is None else pytest.approx(interval, rel=1e-9, abs=1e-9)
     )
+    assert again["operations_per_worker"] == per_worker(kept)
+
+
+def per_worker(kept: WorkLog) -> dict[int, float]:
+    """Operations of each worker that count inside the window."""
+    rows, inside = kept.intervals, window(kept)
+    counted = rows.flops * share_inside(rows.start, rows.end, inside)
+    return {int(one): math.fsum(counted[rows.worker == one].tolist()) for one in np.unique(rows.worker)}
+
+
+EQUAL = (
+    "flops_per_second",
+    "cumulative_flops_per_second",
+    "regulated_flops_per_second",
+    "error",
+    "window_seconds",
+    "trials_finished",
+    "rounds",
+    "busy_share",
+    "wasted_flops",
+    "valid",
+)
 
 
 @pytest.mark.parametrize("journal", GOLDEN, ids=lambda path: path.stem)
@@ -70,9 +93,10 @@ def test_both_agree_on_simulated_runs_with_faults(tmp_path: Path, seed: int) -> 
 
 def both(events: list[AnyEvent]) -> None:
     """Both say the same of events, which need not be such that a run could have written them."""
-    found = asdict(score(work_log(events)))
-    again = asdict(reference(msgspec.json.encode(event) for event in events))
-    agree(found, again)
+    again = Run()
+    for event in events:
+        again.take(parsed(msgspec.json.encode(event)))
+    agree(work_log(events), figures(again))
 
 
 EDGES = [0.0, 10.0, 20.0, 100.0, 10.000000000000002, 99.99999999999999, 100.00000000000001]
@@ -125,13 +149,12 @@ def test_both_agree_on_what_it_is_to_be_begun_again() -> None:
     )
 
 
-def test_the_reference_counts_and_wastes_at_all() -> None:
+def test_the_second_implementation_counts_and_wastes_at_all() -> None:
     """That it agrees would say nothing where all figures were none."""
-    journal = GOLDEN[-1]
+    found = verified(GOLDEN[-1])
 
-    found = reference(journal.read_text().splitlines())
-
-    assert found.flops_per_second and found.busy_share and found.error
+    assert all(found[name] for name in EQUAL)
+    assert sum(found["operations_per_worker"].values()) > 0
 
 
 def rounds_of(workers: int, trials: int, seconds: float) -> list[AnyEvent]:

@@ -22,8 +22,8 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import NAME, read
 from aiperf.report.write import report_of
 from aiperf.simulate.audit.journal_audit import audit
-from tests.accounting.reference_score import reference
 from tests.cluster.elastic_rig import NODES, told
+from tools.verify_standalone import verified
 
 
 @pytest.mark.slow
@@ -59,10 +59,9 @@ def test_nodes_that_the_autoscaler_brings_train_and_one_that_is_drained_and_dies
         ]
         assert again is None or again.epoch > max(saved, default=0), "the epoch in progress is lost, and no other"
     assert audit(events).trials, "the books balance: the score is the work that was done"
-    with (folder / NAME).open("rb") as lines:
-        mine = reference(lines)
+    mine = verified(folder)
     report = report_of(folder)
-    assert report.score.flops_per_second == mine.flops_per_second
+    assert report.score.flops_per_second == mine["flops_per_second"]
     assert report.availability.planned == planned_accelerators(first) == NODES
     assert report.availability.share is not None and 0 < report.availability.share < 1
     assert max(count for _, count in report.availability.steps) == NODES

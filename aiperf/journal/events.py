@@ -62,7 +62,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     config: dict[str, Any]
     """The whole configuration as it was composed."""
     config_hash: str
-    """SHA-256 of the configuration in canonical JSON: names in order, no spaces, the fewest digits that read back as the number."""
+    """SHA-256 of the configuration in canonical JSON: names in order, no spaces, numbers by the fewest digits."""
     start_graph: dict[str, Any]
     """The starting graph in the format of docs/graph-format.md."""
     dataset: dict[str, Any]

@@ -101,8 +101,10 @@ def judged(tmp_path: Path, written: bytes) -> tuple[int, str]:
 
 
 def test_a_broken_chain_is_told_by_its_line(tmp_path: Path) -> None:
-    changed = REAL.read_bytes().replace(b'"accuracy":0.625', b'"accuracy":0.925')
-    line = changed[: changed.index(b'"accuracy":0.925')].count(b"\n") + 1
+    written = REAL.read_bytes()
+    at = written.index(b'"accuracy":0.') + len(b'"accuracy":0.')
+    changed = written[:at] + b"9" + written[at + 1 :]
+    line = written[:at].count(b"\n") + 1
 
     status, said = judged(tmp_path, changed)
 

@@ -151,10 +151,10 @@ def test_both_agree_on_what_it_is_to_be_begun_again() -> None:
 
 def test_the_second_implementation_counts_and_wastes_at_all() -> None:
     """That it agrees would say nothing where all figures were none."""
-    found = verified(GOLDEN[-1])
+    every = [verified(journal) for journal in GOLDEN]
 
-    assert all(found[name] for name in EQUAL)
-    assert sum(found["operations_per_worker"].values()) > 0
+    assert all(any(found[name] for found in every) for name in EQUAL)
+    assert all(sum(found["operations_per_worker"].values()) > 0 for found in every)
 
 
 def rounds_of(workers: int, trials: int, seconds: float) -> list[AnyEvent]:

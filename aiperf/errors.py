@@ -12,6 +12,11 @@ class AiperfError(Exception):
 class JournalDamaged(AiperfError):
     """A line of the journal does not follow from the one before it."""
 
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+        """From 1. None: it is of no one line."""
+
 
 class JournalInUse(AiperfError):
     """Another driver writes this journal."""

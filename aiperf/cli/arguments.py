@@ -20,6 +20,7 @@ VERBS = {
     "report": "write a run's report from its journal: one HTML file, report.json, plots",
     "status": "show how a run stands that goes on elsewhere",
     "score": "print a run's figures  [--json]",
+    "verify": "work a run out again from its journal, and say what cannot be true  RUN [--all] [--sample N] [--json]",
     "flops": "count a network's operations  NAME_OR_FILE [--image 224] [--classes 1000] [--batch N] [--json]",
     "morph": "grow a network and show each step  NAME [--steps 20] [--seed 0] [--json FILE] [--draw FILE.svg]",
     "prepare": "check a data set, and pack it into shards  dataset=imagenet dataset.root=…",

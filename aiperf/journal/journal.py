@@ -144,7 +144,7 @@ class Reader:
             if lines
             else "nothing before it is whole. Begin another run: python -m aiperf"
         )
-        return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}; {whole}")
+        return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}; {whole}", lines + 1)
 
     def unfoldable(self, error: Exception) -> JournalDamaged:
         """What is wrong with the line that was given last, which keeps all laws and cannot be taken in."""
@@ -165,6 +165,23 @@ def read(path: Path, until: int | None = None) -> Reader:
         JournalDamaged: a line does not follow from the one before it (anything but a torn last line).
     """
     return Reader(path / NAME if path.is_dir() else path, until)
+
+
+def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | None]:
+    """The events of a journal that a `Reader` has read to its end, once more and unchecked: for a second look at a long one.
+
+    Lines of one kind are not even decoded, where they are written as a driver writes them, and come as None; so does what
+    stands after the last whole line.
+    """
+    decode, tail = _decoder.decode, _TAIL + 1
+    begins = b'{"event":"' + leave_out.__name__.encode() + b'"'
+    with path.open("rb", buffering=1 << 20) as file:
+        for line in file:
+            if line.startswith(begins) or line[-1] != 0x0A:
+                yield None
+                continue
+            event = decode(line[:-tail] + b"}")
+            yield None if type(event) is leave_out else event
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
-from aiperf.planning.worker_shape import STEPS, accelerators_declared
-from aiperf.rules.search_space import recorded
+from aiperf.planning.worker_shape import accelerators_declared
+from aiperf.rules.search_space import STEPS, recorded
 from aiperf.train.batch_sizes import LEAST
 from cluster.place import ClusterConf
 from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, load, start

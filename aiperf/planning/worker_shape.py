@@ -14,13 +14,12 @@ from typing import Any
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.messages import WorkerUp
+from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import System
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
 ALL = "all"
 """accelerators_per_worker: one worker of everything."""
-STEPS = 20
-"""An epoch has at least so many, so that a large batch does not end in a handful of updates."""
 
 
 def accelerators_declared(declared: int | str | None) -> int | None:

@@ -9,6 +9,9 @@ from aiperf.journal.events import RunStarted
 from morphism import Budget, decode
 from searchers.history import Space
 
+STEPS = 20
+"""An epoch has at least so many, so that a large batch does not end in a handful of updates."""
+
 
 def recorded(space: Space) -> dict[str, Any]:
     """What the first line says besides the starting graph; `space_of` reads it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from aiperf.errors import OtherRules
@@ -12,6 +12,7 @@ from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, check, make
 from aiperf.rules.replay import replay
 from aiperf.rules.search_space import space_of
+from aiperf.rules.state import Run
 from searchers.history import History
 from searchers.propose import RULES
 
@@ -71,6 +72,52 @@ def _named(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {versions[name]}" for name in ("aiperf-cluster", "optuna") if name in versions)
 
 
+class ProposalsAgain:
+    """Makes proposals again while a run is followed over its journal: `take` each event, with the run as it stood before it.
+
+    `numbers`: which of them; None: all. `history` is what a searcher knows at each line.
+    """
+
+    def __init__(self, started: RunStarted, proposer: Proposer, numbers: Container[int] | None = None) -> None:
+        """Raises OtherRules where the journal's proposals follow from its history by another version of the rules."""
+        check_rules(started)
+        self.history = History(space_of(started))
+        self._proposer = proposer
+        self._numbers = numbers
+        self._made: dict[int, Proposed | Unproposed] = {}
+
+    def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
+        """One more line; the proposal that it records, where that was made again."""
+        verified: VerifiedProposal | None = None
+        if isinstance(event, ProposalRequested):
+            if self._numbers is None or event.number in self._numbers:
+                self._made[event.number] = make(self._proposer, self.history, _order(event))
+        elif isinstance(event, TrialProposed | TrialRejected):
+            anew = self._made.pop(event.number, None)
+            if anew is not None:
+                verified = self._compared(run, event, anew)
+        self.history.tell(observations(run, event))
+        return verified
+
+    def _compared(
+        self, run: Run, event: TrialProposed | TrialRejected, anew: Proposed | Unproposed
+    ) -> VerifiedProposal:
+        checked = None
+        if isinstance(anew, Proposed):
+            checked = check(self.history, run.requests[event.number], anew, event.at)
+        return VerifiedProposal(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
+
+
+def _order(event: ProposalRequested) -> Propose:
+    return Propose(
+        number=event.number,
+        worker=event.worker,
+        round=event.round,
+        seed=event.seed,
+        starting_network=event.wants_start,
+    )
+
+
 def verify_proposals(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[VerifiedProposal]:
     """Each proposal of a journal, made again with the history as it stood at the line it was requested in.
 
@@ -78,23 +125,10 @@ def verify_proposals(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator
     unequal proposal says "not re-derivable here" rather than "wrong". Raises OtherRules where the journal's proposals
     follow from its history by another version of the rules.
     """
-    made: dict[int, Proposed | Unproposed] = {}
+    again: ProposalsAgain | None = None
     for run, event in replay(events):
-        if isinstance(event, RunStarted):
-            check_rules(event)
-            history = History(space_of(event))
-            continue
-        if isinstance(event, ProposalRequested):
-            order = Propose(
-                number=event.number,
-                worker=event.worker,
-                round=event.round,
-                seed=event.seed,
-                starting_network=event.wants_start,
-            )
-            made[event.number] = make(proposer, history, order)
-        elif isinstance(event, TrialProposed | TrialRejected):
-            anew = made.pop(event.number)
-            checked = check(history, run.requests[event.number], anew, event.at) if isinstance(anew, Proposed) else None
-            yield VerifiedProposal(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
-        history.tell(observations(run, event))
+        if again is None:
+            assert isinstance(event, RunStarted), "a replay begins with it"
+            again = ProposalsAgain(event, proposer)
+        elif (verified := again.take(run, event)) is not None:
+            yield verified

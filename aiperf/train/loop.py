@@ -38,7 +38,8 @@ from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.checkpoint import Snapshot, copied
 from aiperf.train.device_timer import Mark
 from aiperf.train.execution import NotHad
-from aiperf.train.optimiser import learning_rate, momentum_of, set_learning_rate
+from aiperf.train.learning_rate import learning_rate
+from aiperf.train.optimiser import momentum_of, set_learning_rate
 from aiperf.train.precision import unsearched
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, Ready, prepare, walk

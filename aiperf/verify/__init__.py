@@ -1,1 +1,12 @@
-"""Whether a journal can be true: everything in it that follows from the rest, worked out again and compared."""
+"""Whether a journal can be true: everything in it that follows from the rest, worked out again and compared.
+
+found = verify(Path("runs/20261121-120000-digits"))
+found.is_sound, found.findings
+"""
+
+from __future__ import annotations
+
+from aiperf.verify.finding import Checked, Finding, Verification
+from aiperf.verify.verification import verify
+
+__all__ = ["Checked", "Finding", "Verification", "verify"]

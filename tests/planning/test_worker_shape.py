@@ -20,7 +20,8 @@ from aiperf.journal.journal import Journal, read
 from aiperf.journal.messages import WorkerUp
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.this_machine import this_machine
-from aiperf.planning.worker_shape import STEPS, Terms, breach, common, shape_of, terms_of
+from aiperf.planning.worker_shape import Terms, breach, common, shape_of, terms_of
+from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import System, describe
 from aiperf.system.sampler import Device
 from aiperf.train.trainer_config import TrainerConf

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.train.optimiser import learning_rate
+from aiperf.train.learning_rate import learning_rate
 from aiperf.train.trainer_config import TrainerConf
 from tests.train.orders import epochs, one_thread, order, train
 

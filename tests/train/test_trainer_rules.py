@@ -13,7 +13,7 @@ from aiperf.train.batch_sizes import LARGEST, LEAST, largest, smaller
 from aiperf.train.ceiling import largest_batch
 from aiperf.train.collectives.choice import choose
 from aiperf.train.collectives.collective import dense_view
-from aiperf.train.optimiser import learning_rate
+from aiperf.train.learning_rate import learning_rate
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker

@@ -14,7 +14,8 @@ from torch import nn
 from aiperf.config import configure
 from aiperf.data.dataset_config import ImagenetConf, ImagesConf
 from aiperf.data.opening import open_data
-from aiperf.train.optimiser import learning_rate, sgd
+from aiperf.train.learning_rate import learning_rate
+from aiperf.train.optimiser import sgd
 from aiperf.train.symmetry_noise import break_symmetry
 from aiperf.train.weights import carry_out
 from morphism import Gather, Widen, apply

@@ -1,0 +1,142 @@
+"""The run, followed once more by its rules: the checks that look at decisions, architectures, proposals and results.
+
+Intervals of work change nothing that these look at, and are most lines: they are not even decoded (`read_again`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from aiperf.config import from_plain
+from aiperf.errors import AiperfError
+from aiperf.journal.events import AnyEvent, Progress, RunStarted
+from aiperf.journal.journal import read_again
+from aiperf.rules.evolve import evolve
+from aiperf.rules.observations import observations
+from aiperf.rules.proposals import Proposer, proposer_of
+from aiperf.rules.search_space import space_of
+from aiperf.rules.state import Run, begin
+from aiperf.verify.check import Notes
+from aiperf.verify.decisions import Decisions
+from aiperf.verify.finding import Checked
+from aiperf.verify.graphs import Graphs
+from aiperf.verify.proposals import ProposalsMadeAgain
+from aiperf.verify.results import Results
+from searchers.history import History
+from searchers.propose import RULES
+
+LAW = "every line fits the state of its trial and worker, and can be taken in by the rules"
+
+
+class CheckOfTheRun(Protocol):
+    """A check that looks at the run as the rules see it."""
+
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        """An event, and the run as it stands before it."""
+        ...
+
+    def checked(self) -> Checked:
+        """What came of it."""
+        ...
+
+
+class _HistoryAlone:
+    """Keeps what searchers know, where no proposal can be made again."""
+
+    def __init__(self, started: RunStarted, why_not: str, requested: int) -> None:
+        self.history = History(space_of(started))
+        self._notes = Notes(
+            "proposals", "a proposal follows from the run's seed and the history at its line", "proposals"
+        )
+        self._notes.of = requested
+        self._notes.not_checked = why_not
+
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        self.history.tell(observations(run, event))
+
+    def checked(self) -> Checked:
+        return self._notes.checked()
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Which of the costly things are looked at."""
+
+    proposals: tuple[int, ...]
+    """Made again."""
+    told: tuple[int, ...]
+    """Trials of which what the search was told is worked out again."""
+    requested: int
+    """Proposals in all."""
+
+
+def follow(path: Path, looked: Looked) -> tuple[Checked, ...]:
+    """Follows a journal that was read to its end and found whole."""
+    fitting = Notes("states", LAW, "lines")
+    checks: Sequence[CheckOfTheRun] = ()
+    line = 0
+    try:
+        for line, event in enumerate(read_again(path, Progress), 1):
+            if isinstance(event, RunStarted):
+                run = begin(event)
+                decisions, checks = _checks(run, looked)
+            elif event is None:
+                run.lines += 1
+            else:
+                for check in checks:
+                    check.before(line, run, event)
+                evolve(run, event)
+                if decisions is not None:
+                    decisions.after(run, event)
+    except (*_OF_A_LINE, AiperfError) as error:
+        named = str(error) if isinstance(error, AiperfError | ValueError) else f"{type(error).__name__}: {error}"
+        fitting.add(line, LAW, named)
+        fitting.not_checked = "all that stands after it"
+    fitting.examined = line
+    return (fitting.checked(), *(check.checked() for check in checks))
+
+
+_OF_A_LINE = (
+    LookupError,
+    ArithmeticError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+    msgspec.MsgspecError,
+)
+"""As `aiperf.journal.journal.folding` has them: what a fold meets in a line that keeps all laws of reading, and is none."""
+
+
+def _checks(run: Run, looked: Looked) -> tuple[Decisions | None, Sequence[CheckOfTheRun]]:
+    """In the order in which they are shown; the last of them keeps the history, and takes each line in."""
+    started = run.started
+    is_ours = started.proposal_rules == RULES
+    proposals = _proposals(started, looked)
+    decisions = Decisions(run) if is_ours else None
+    return decisions, (
+        *([] if decisions is None else [decisions]),
+        Results(frozenset(looked.told), is_ours=is_ours),
+        Graphs(run, proposals.history, is_ours=is_ours),
+        proposals,
+    )
+
+
+def _proposals(started: RunStarted, looked: Looked) -> ProposalsMadeAgain | _HistoryAlone:
+    try:
+        proposer = _proposer(started)
+        return ProposalsMadeAgain(started, proposer, frozenset(looked.proposals), looked.requested)
+    except AiperfError as error:
+        return _HistoryAlone(started, str(error), looked.requested)
+
+
+def _proposer(started: RunStarted) -> Proposer:
+    conf = from_plain(started.config)
+    return proposer_of(conf.searcher, conf.hpo)

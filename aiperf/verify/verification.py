@@ -1,0 +1,76 @@
+"""Verifies a journal: whether it can be true, by everything in it that follows from the rest.
+
+From the journal alone, with what lies beside it where it does. A pass over all lines (`lines.py`) and one by the rules
+(`rules_again.py`); of a long journal they go on side by side, in a process each.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import WorkLog
+from aiperf.journal.journal import NAME
+from aiperf.verify import sample as drawing
+from aiperf.verify.finding import Checked, Verification
+from aiperf.verify.lines import Lines, read_lines
+from aiperf.verify.rules_again import Looked, follow
+from aiperf.verify.scores import scores
+
+LONG = 64 << 20
+"""Bytes of a journal from which on two processes are worth their start."""
+TOLD = 1000
+"""Trials of which what the search was told is worked out again, at a thousandth of a second each."""
+
+
+def verify(path: Path, sample: int | None = drawing.DEFAULT) -> Verification:
+    """Verifies a run's journal; its folder will do for the path. `sample`: proposals that are made again, None: all.
+
+    Raises:
+        NoSuchRun: there is no journal, or nothing in it.
+        JournalDamaged: it is of a schema that this release does not read.
+    """
+    journal = path / NAME if path.is_dir() else path
+    chain, requested = "", 0
+    if journal.is_file():
+        chain, requested = drawing.last_chain(journal), drawing.proposals_requested(journal)
+    looked = Looked(
+        proposals=drawing.drawn(chain, requested, sample),
+        told=drawing.drawn(chain, requested, None if sample is None else TOLD),
+        requested=requested,
+    )
+    lines, followed = _both(journal, looked)
+    work_log = lines.work_log
+    return Verification(
+        path=str(path),
+        run=None if work_log.started is None else work_log.started.run,
+        lines=lines.lines,
+        chain=chain,
+        is_whole=lines.is_whole,
+        sample=looked.proposals if lines.is_whole else (),
+        checks=(*lines.checked, *followed, *(_of_the_whole(journal.parent, work_log) if lines.is_whole else ())),
+        score=score(work_log) if work_log.started is not None and lines.is_whole else None,
+    )
+
+
+def _both(journal: Path, looked: Looked) -> tuple[Lines, tuple[Checked, ...]]:
+    """What came of both passes; nothing of the second where the first could not read the journal to its end."""
+    if not journal.is_file() or journal.stat().st_size < LONG or len(os.sched_getaffinity(0)) < 2:
+        lines = read_lines(journal)
+        return lines, follow(journal, looked) if lines.is_whole else ()
+    # Not a fork: whoever verifies may have threads.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as beside:
+        following = beside.submit(follow, journal, looked)
+        lines = read_lines(journal)
+        if not lines.is_whole:
+            following.cancel()
+            return lines, ()
+        return lines, following.result()
+
+
+def _of_the_whole(folder: Path, work_log: WorkLog) -> tuple[Checked, ...]:
+    """Checks of what all lines come to."""
+    return (scores(work_log, folder),)

@@ -1,0 +1,65 @@
+"""An honest run verifies, on whatever machine: recorded real ones, and simulated ones with every fault there is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aiperf.__main__ import main
+from aiperf.simulate.audit.random_runs import play, random_case
+from aiperf.verify import verify
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+JOURNALS = sorted(GOLDEN.glob("*.jsonl"))
+PRESENT = GOLDEN / "resumed-v4.jsonl"
+"""By the present rules."""
+
+
+@pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)
+def test_a_recorded_run_contradicts_itself_nowhere(journal: Path) -> None:
+    found = verify(journal, sample=None)
+
+    assert found.findings == ()
+    assert found.is_sound and found.is_whole
+    assert found.lines == len(journal.read_bytes().splitlines())
+
+
+def test_every_proposal_of_a_recorded_run_is_made_again_equal_from_its_journal_alone() -> None:
+    checks = {check.name: check for check in verify(PRESENT, sample=None).checks}
+
+    proposals = checks["proposals"]
+    assert proposals.examined == proposals.of == 15
+    assert (proposals.contradictions, proposals.untold, proposals.not_checked) == (0, 0, None)
+    assert checks["graphs"].examined == 15 and checks["decisions"].examined > 25
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_simulated_run_with_faults_contradicts_itself_nowhere(seed: int, tmp_path: Path) -> None:
+    case = random_case(seed)
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(play(case).journal)
+
+    # where the cheapest proposals stood in for the configured searcher's, these cannot be made again
+    found = verify(journal, sample=20 if case.searches else 0)
+
+    assert found.findings == ()
+
+
+def test_the_verb_says_what_was_checked_and_its_status_is_that_of_a_sound_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["verify", str(PRESENT), "--json"]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["is_sound"] and told["lines"] == 134
+    assert {"reading", "intervals", "images", "decisions", "graphs", "proposals"} <= {
+        check["name"] for check in told["checks"]
+    }
+
+
+def test_a_file_that_is_no_journal_cannot_be_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(tmp_path)]) == 2
+
+    assert "a run is a folder with a journal.jsonl" in capsys.readouterr().err

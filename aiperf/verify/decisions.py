@@ -1,8 +1,8 @@
-"""What the driver decided: every such line is what its rules called for in the run as it stood, and what they called for was done.
+"""What the driver decided: each such line is what its rules called for as the run stood, and all that they called for was done.
 
-Deciding is a function of the run and the time (`aiperf/rules/decide.py`), and the driver carries out what it gives, all of it and
-in its order, before it listens again. So a line that was put in, left out, exchanged or moved, and a worker, seed or option that
-is not what it was, make it decide otherwise. What the rules decide from silence is not looked at: intervals of work end a
+Deciding is a function of the run and the time (`aiperf/rules/decide.py`), and the driver carries out what it gives, all of it
+and in its order, before it listens again. So a line that was put in, left out, exchanged or moved, and a worker, seed or option
+that is not what it was, make it decide otherwise. What the rules decide from silence is not looked at: intervals of work end a
 silence, and are not shown here.
 """
 

@@ -77,7 +77,7 @@ def table(shown: Table) -> str:
     sortable = " data-sortable" if shown.is_sortable else ""
     pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
     heads = "".join(_head(column) for column in shown.columns)
-    rows = "".join(_row(shown.columns, row) for row in shown.rows)
+    rows = "".join(_row(shown, row) for row in shown.rows)
     footnote = f'<p class="footnote">{text(shown.footnote)}</p>' if shown.footnote else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(shown.caption)}">'
@@ -94,9 +94,9 @@ def _head(column: Column) -> str:
     return f'<th scope="col"{attributes}>{text(column.name)}</th>'
 
 
-def _row(columns: Sequence[Column], cells: Sequence[Cell]) -> str:
+def _row(shown: Table, cells: Sequence[Cell]) -> str:
     parts = []
-    for index, (column, cell) in enumerate(zip(columns, cells, strict=True)):
+    for index, (column, cell) in enumerate(zip(shown.columns, cells, strict=True)):
         classes = [
             *(["number"] if column.is_number else []),
             *(["bar"] if cell.bar is not None else []),
@@ -106,12 +106,12 @@ def _row(columns: Sequence[Column], cells: Sequence[Cell]) -> str:
         attributes = f' class="{" ".join(classes)}"' if classes else ""
         attributes += f' style="--part: {cell.bar:.4f}"' if cell.bar is not None else ""
         attributes += f' data-key="{cell.key!r}"' if cell.key is not None else ""
-        tag = "th" if index == 0 else "td"
-        scope = ' scope="row"' if index == 0 else ""
-        shown = text(cell.text)
+        tag = "th" if index == shown.heads_rows else "td"
+        scope = ' scope="row"' if index == shown.heads_rows else ""
+        told = text(cell.text)
         if cell.link:
-            shown = f'<a href="#{text(cell.link)}">{shown}</a>'
+            told = f'<a href="#{text(cell.link)}">{told}</a>'
         if cell.beside:
-            shown += f"<small>{text(cell.beside)}</small>"
-        parts.append(f"<{tag}{scope}{attributes}>{shown}</{tag}>")
+            told += f"<small>{text(cell.beside)}</small>"
+        parts.append(f"<{tag}{scope}{attributes}>{told}</{tag}>")
     return f"<tr>{''.join(parts)}</tr>"

@@ -27,6 +27,8 @@ class RunFacts:
     config_hash: str
     config: dict[str, Any]
     dataset: dict[str, Any]
+    start_fingerprint: str | None
+    """Of the starting graph; None: this release cannot read it."""
     duration_seconds: float
     warmup_seconds: float
     is_simulated: bool
@@ -38,6 +40,8 @@ class RunFacts:
     down_seconds: float
     """Wall time between a driver's end and the next one's beginning, over all resumes."""
     events: int
+    proposal_rules: int
+    """Version of the rules by which proposals follow from the history."""
     versions: dict[str, str]
     """Those of the last driver."""
     versions_changed: tuple[str, ...]

@@ -101,6 +101,7 @@ def _run(run: Collected, end: float) -> RunFacts:
         config_hash=started.config_hash,
         config=started.config,
         dataset=started.dataset,
+        start_fingerprint=start_fingerprint(started.start_graph),
         duration_seconds=started.duration_seconds,
         warmup_seconds=started.warmup_seconds,
         is_simulated=started.simulated,
@@ -109,6 +110,7 @@ def _run(run: Collected, end: float) -> RunFacts:
         resumes=len(run.resumes),
         down_seconds=run.work_log.down_seconds,
         events=run.events,
+        proposal_rules=started.proposal_rules,
         versions=run.resumes[-1].versions if run.resumes else started.versions,
         versions_changed=tuple(run.versions_changed),
     )

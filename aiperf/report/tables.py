@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A captioned table. Its first column heads the rows."""
+    """A captioned table."""
 
     name: str
     caption: str
@@ -56,6 +56,8 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     is_sortable: bool = False
     footnote: str = ""
+    heads_rows: int = 0
+    """Which column heads the rows."""
 
 
 def _row(*cells: Cell | str) -> tuple[Cell, ...]:

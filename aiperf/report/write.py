@@ -1,4 +1,7 @@
-"""A run's folder gets its report: report.html, report.json, plots/*.svg and *.png, each written whole or not at all."""
+"""A run's folder gets its report: report.html, report.json, plots/*.svg and *.png, each written whole or not at all.
+
+matplotlib is loaded where something is drawn, and not before: most readers of a report want its figures alone.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from aiperf.journal.journal import read
 from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report
-from aiperf.report.figure import Picture
 from aiperf.report.gather import gather
-from aiperf.report.html import page
-from aiperf.report.plots import all_pictures
 from aiperf.system import telemetry
 from aiperf.units import count, share
 from morphism.draw import svg
+
+if TYPE_CHECKING:
+    from aiperf.report.figure import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,9 @@ def write(report: Report, folder: Path) -> Paths:
 
     Raises OSError: the folder cannot be written.
     """
+    from aiperf.report.html import page
+    from aiperf.report.plots import all_pictures
+
     pictures = all_pictures(report)
     architecture = best_drawn(report)
     written: list[Path] = []
@@ -78,17 +85,19 @@ def write(report: Report, folder: Path) -> Paths:
                     missing_ok=True
                 )  # a report written earlier, from more of the journal, must not mix with this
             else:
-                _replace(path, content)
+                replace(path, content)
                 written.append(path)
     facts = folder / "report.json"
-    _replace(facts, msgspec.json.format(msgspec.json.encode(report), indent=1))
+    replace(facts, msgspec.json.format(msgspec.json.encode(report), indent=1))
     html = folder / "report.html"
-    _replace(html, page(report, pictures, architecture).encode())
+    replace(html, page(report, pictures, architecture).encode())
     return Paths(page=html, facts=facts, plots=tuple(written))
 
 
 def best_drawn(report: Report) -> Picture:
     """The best architecture as a drawing, with what morphs added or changed in another colour."""
+    from aiperf.report.figure import Picture
+
     name, title = "architecture", "Best architecture"
     best = report.architecture
     if best is None:
@@ -108,7 +117,8 @@ def best_drawn(report: Report) -> Picture:
     )
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all; an earlier one is replaced."""
     # Beside the target, so that the last step is a rename on one file system: a reader sees the old file or the new one.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,0 +1,70 @@
+"""`python -m aiperf rank`: a list of runs, from their journals alone."""
+
+from __future__ import annotations
+
+import argparse
+
+DESCRIPTION = """Ranks runs by a figure, one order for each benchmark. Figures are computed from the journals
+alone, whose chains of hashes are checked. A journal that cannot be read costs nothing but its own line.
+Exit status 0: all runs are in the list, 1: some are not, 2: none is."""
+EXAMPLES = (
+    "runs",
+    "runs/20261121-120000-digits runs/20261122-090000-digits --by regulated",
+    "submissions --out list",
+    "submissions --json",
+)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which runs, by what, and in which form."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or a folder with runs below it")
+    parser.add_argument(
+        "--by",
+        metavar="METRIC",
+        default="score",
+        help="what the order goes by (score): one of " + ", ".join(METRIC_NAMES),
+    )
+    parser.add_argument("--out", metavar="DIR", help="write rank.html, rank.md, rank.csv and rank.json there")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+METRIC_NAMES = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-watt", "availability")
+"""Those of aiperf.leaderboard.metric, named here so that help loads nothing; a test holds the two together."""
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Prints or writes the list; gives the exit status."""
+    from pathlib import Path
+
+    from aiperf.errors import BadConfiguration, NoSuchRun
+    from aiperf.leaderboard.finding import runs_under
+    from aiperf.leaderboard.json_file import json_text
+    from aiperf.leaderboard.leaderboard import leaderboard
+    from aiperf.leaderboard.metric import metric
+    from aiperf.leaderboard.reading import read_entries
+    from aiperf.leaderboard.terminal import lines
+    from aiperf.leaderboard.write import write
+
+    by = metric(arguments.by)
+    folders, fruitless = runs_under(arguments.runs)
+    entries, unread = read_entries(folders)
+    found = leaderboard(entries, [*fruitless, *unread], by)
+    if not entries:
+        told = "; ".join(f"'{each.folder}': {each.reason}" for each in found.unread)
+        raise NoSuchRun(f"a list has a run that can be read; there is none: {told}")
+    if arguments.json:
+        print(json_text(found), end="")
+    else:
+        for line in lines(found):
+            print(line)
+    if arguments.out is not None:
+        try:
+            written = write(found, Path(arguments.out))
+        except OSError as error:
+            raise BadConfiguration(
+                f"--out is a folder that can be written; '{arguments.out}': {error.strerror}"
+            ) from error
+        if not arguments.json:
+            print("\n" + "\n".join(f"written: {path}" for path in written))
+    return 1 if found.unread else 0

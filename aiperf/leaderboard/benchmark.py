@@ -1,0 +1,110 @@
+"""Which runs may stand in one order: those of the same benchmark.
+
+Runs that break no rule of the ranking are of one benchmark, whatever their length, since the rules are what makes them
+comparable. All others are of one benchmark where data set, starting graph, length and warm-up agree, and every option that the
+ranking does not leave free or judge by what came of it. An option that a journal does not tell agrees with no value of it.
+Simulated runs are never in one order with real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aiperf import units
+from aiperf.ranking.required import FREE, JUDGED, REQUIRED, AtMost, options, written
+from aiperf.report import words
+from aiperf.report.facts import Report
+
+Standing = Literal["ranked", "outside", "simulated"]
+
+CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
+"""Of the options that the ranking judges by what came of them, those that make a benchmark another one. The others say where
+a run was, or are told better by what came of them: length, warm-up, the starting graph's fingerprint."""
+IMAGES = ("name", "training_images", "validation_images", "classes", "image", "channels", "noise")
+"""What of a data set's description makes it the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What runs have to have in common; equal ones are the same benchmark."""
+
+    standing: Standing
+    dataset: str
+    images: tuple[tuple[str, str], ...]
+    start: str
+    """What the configuration calls the starting graph, or its fingerprint's beginning."""
+    start_fingerprint: str | None
+    duration_seconds: float | None
+    """None: of several lengths."""
+    warmup_seconds: float
+    options: tuple[tuple[str, str], ...]
+    """(name, value as it is written on the command line), in order of name."""
+
+
+RANKED = Benchmark("ranked", "imagenet", (), "resnet50_v1", None, None, 3600.0, ())
+"""That of all runs that break no rule of the ranking."""
+
+
+def benchmark_of(report: Report) -> Benchmark:
+    """The benchmark that a run is a run of."""
+    run = report.run
+    if not report.breaches:
+        return RANKED
+    images = {name: run.dataset[name] for name in IMAGES if name in run.dataset}
+    noise = words.noise(run.dataset)
+    name = str(run.dataset.get("name", "unknown data set"))
+    return Benchmark(
+        standing="simulated" if run.is_simulated else "outside",
+        dataset=f"{name} ({noise})" if noise else name,
+        images=tuple((name, str(value)) for name, value in images.items()),
+        start=_start(run.config, run.start_fingerprint),
+        start_fingerprint=run.start_fingerprint,
+        duration_seconds=run.duration_seconds,
+        warmup_seconds=run.warmup_seconds,
+        options=tuple(sorted(_that_matter(run.config))),
+    )
+
+
+def _start(config: Mapping[str, Any], fingerprint: str | None) -> str:
+    told = config.get("start")
+    if isinstance(told, str) and "/" not in told:
+        return told
+    return "another starting graph" if fingerprint is None else f"graph {fingerprint[:8]}"
+
+
+def _that_matter(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    bounds = {required.option for required in REQUIRED if isinstance(required.law, AtMost)}
+    others = {*FREE, *JUDGED, *bounds} - CHOICES
+    for name, value in options(config).items():
+        if name not in others and name.partition(".")[0] not in others:
+            yield name, written(value)
+
+
+def title(benchmark: Benchmark) -> str:
+    """`digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
+    if benchmark == RANKED:
+        return "Ranked runs"
+    length = "" if benchmark.duration_seconds is None else f"{units.duration(benchmark.duration_seconds)}, "
+    told = (
+        f"{benchmark.dataset} · {length}{units.duration(benchmark.warmup_seconds)} of warm-up · from {benchmark.start}"
+    )
+    return f"Simulated: {told}" if benchmark.standing == "simulated" else told
+
+
+def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[str, str], ...]]:
+    """Of each benchmark the options by which it is another one than those of the same title."""
+    by_title: dict[str, list[Benchmark]] = {}
+    for benchmark in dict.fromkeys(benchmarks):
+        by_title.setdefault(title(benchmark), []).append(benchmark)
+    found: dict[Benchmark, tuple[tuple[str, str], ...]] = {}
+    for alike in by_title.values():
+        told = [
+            dict((("start", str(benchmark.start_fingerprint)), *benchmark.images, *benchmark.options))
+            for benchmark in alike
+        ]
+        names = sorted({name for each in told for name in each if len({one.get(name) for one in told}) > 1})
+        for benchmark, each in zip(alike, told, strict=True):
+            found[benchmark] = tuple((name, each.get(name, "not told")) for name in names)
+    return found

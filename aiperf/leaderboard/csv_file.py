@@ -1,0 +1,88 @@
+"""A list as CSV: a line a run, bare numbers with their units in the header, for spreadsheets and programs.
+
+A spreadsheet takes a text that begins with =, +, - or @ for a formula. Names come from journals, which anybody can write: such
+a text gets an apostrophe before it (OWASP, "CSV Injection").
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+from aiperf.leaderboard.leaderboard import Leaderboard, Listing, Row
+from aiperf.leaderboard.metric import METRICS
+from aiperf.leaderboard.tables import models
+from aiperf.plain import plain
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001: fullwidth forms count for spreadsheets too
+
+Value = str | int | float | None
+
+
+def csv_text(found: Leaderboard) -> str:
+    """The whole file; what is not measured is an empty cell."""
+    file = io.StringIO(newline="")
+    writer: csv.DictWriter[str] | None = None
+    for fields in _rows(found):
+        if writer is None:
+            writer = csv.DictWriter(file, fieldnames=list(fields))
+            writer.writeheader()
+        writer.writerow({name: _cell(value) for name, value in fields.items()})
+    return file.getvalue()
+
+
+def _rows(found: Leaderboard) -> Iterator[dict[str, Value]]:
+    for listing in found.listings:
+        yield from (_fields(listing, row) for row in listing.rows)
+    for each in found.unread:
+        blank: dict[str, Value] = dict.fromkeys(_fields_of_any(found))
+        yield blank | {"folder": each.folder, "no place because": each.reason}
+
+
+def _fields_of_any(found: Leaderboard) -> dict[str, Value]:
+    listing = next(listing for listing in found.listings)
+    return _fields(listing, listing.rows[0])
+
+
+def _fields(listing: Listing, row: Row) -> dict[str, Value]:
+    entry, power = row.entry, row.entry.power
+    low, high = entry.flops_per_second_interval or (None, None)
+    best, worst = row.tied or (None, None)
+    return {
+        "list": listing.title,
+        "standing": listing.benchmark.standing,
+        "place": row.place,
+        "best place that the data allow": best,
+        "worst place that the data allow": worst,
+        "no place because": row.why_not,
+        "run": entry.run,
+        "system": entry.system,
+        "site": entry.site,
+        "folder": entry.folder,
+        **{f"{metric.name}{f' [{metric.unit}]' if metric.unit else ''}": metric.of(entry) for metric in METRICS},
+        "score 95 % low [FLOPS]": low,
+        "score 95 % high [FLOPS]": high,
+        "accelerators": entry.accelerator_count,
+        "models": models(entry),
+        "power [W]": None if power is None else power.watts,
+        "power level": None if power is None else power.level,
+        "length [s]": entry.seconds,
+        "valid window [s]": entry.window_seconds,
+        "announced runs": None if entry.announced is None else entry.announced.announced,
+        "published runs": None if entry.announced is None else entry.announced.published,
+        "rules not met": len(entry.breaches),
+        "warnings": len(entry.warnings),
+        "grave warnings": sum(each.severity == "grave" for each in entry.warnings),
+        "seed": entry.seed,
+        "configuration": entry.config_hash,
+        "aiperf": entry.release,
+        "began [s since 1970, UTC]": entry.started_unix,
+    }
+
+
+def _cell(value: Value) -> Value:
+    if not isinstance(value, str):
+        return value
+    told = plain(value)
+    return f"'{told}" if told.lstrip().startswith(_FORMULA) else told

@@ -1,0 +1,178 @@
+"""One run as it stands in a list: its figures as its report has them, and those that only lists have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from aiperf.leaderboard.benchmark import Benchmark, benchmark_of
+from aiperf.leaderboard.valid_flops import valid_flops
+from aiperf.ranking.breaches import Breach
+from aiperf.report import words
+from aiperf.report.facts import Report
+from aiperf.system.telemetry import Doubt
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators:
+    """Accelerators of one model; on machines without, the processes that train."""
+
+    model: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What the accelerators drew in the valid window."""
+
+    watts: float
+    flops_per_watt: float | None
+    """Score ÷ watts; None: there is no score."""
+    level: str | None
+    """Of the EEHPC methodology, which Green500 goes by; None: not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """How many of the runs that a site announced were published."""
+
+    published: int
+    announced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What tells a journal from all others."""
+
+    first: str
+    """SHA-256 of its first line: equal, and it is the same run."""
+    last: str
+    """Of its last whole line, which follows from all before it: equal too, and it is the same journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run of a list. None is "not measured" or "not known", never zero."""
+
+    run: str
+    folder: str
+    system: str | None
+    """As the site calls it."""
+    site: str | None
+    started_unix: float | None
+    """None: a simulated run began at no time."""
+    seed: int
+    config_hash: str
+    release: str | None
+    """Of aiperf, the run's last driver."""
+    proposal_rules: int
+    events: int
+    journal: Ends
+    benchmark: Benchmark
+    is_simulated: bool
+    lacks: str
+    """What it has not, that a score takes; '' for nothing."""
+    flops_per_second: float | None
+    flops_per_second_interval: tuple[float, float] | None
+    """95 %: how evenly this run went, not what another seed would give."""
+    regulated_flops_per_second: float | None
+    error: float | None
+    valid_flops: float | None
+    mfu: float | None
+    peak_source: str | None
+    accelerators: tuple[Accelerators, ...]
+    """Most first."""
+    power: Power | None
+    """None: not measured, or not of all accelerators."""
+    seconds: float
+    """From the run's beginning to its end."""
+    window_seconds: float
+    availability: float | None
+    breaches: tuple[Breach, ...]
+    """What keeps it out of the ranking."""
+    rules_heading: str
+    rules_not_met: tuple[str, ...]
+    """The same in words, as its report lists them; of a simulated run under a heading, which is '' otherwise."""
+    warnings: tuple[Doubt, ...]
+    announced: Announced | None
+    """None: not known."""
+
+    @property
+    def accelerator_count(self) -> int:
+        return sum(each.count for each in self.accelerators)
+
+
+def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
+    """The run of a report that was computed from the journal in `folder`."""
+    run, score = report.run, report.score
+    heading, rules = words.broken_rules(report)
+    return Entry(
+        run=run.name,
+        folder=folder,
+        system=None,
+        site=None,
+        started_unix=None if run.is_simulated else run.started_unix,
+        seed=run.seed,
+        config_hash=run.config_hash,
+        release=run.versions.get("aiperf-cluster"),
+        proposal_rules=run.proposal_rules,
+        events=run.events,
+        journal=journal,
+        benchmark=benchmark_of(report),
+        is_simulated=run.is_simulated,
+        lacks=_lacks(report),
+        flops_per_second=score.flops_per_second,
+        flops_per_second_interval=score.flops_per_second_interval,
+        regulated_flops_per_second=score.regulated_flops_per_second,
+        error=score.error,
+        valid_flops=valid_flops(score.flops_per_second, score.error, run.dataset),
+        mfu=report.utilisation.mfu,
+        peak_source=report.utilisation.peak_source,
+        accelerators=_accelerators(report),
+        power=_power(report),
+        seconds=run.end,
+        window_seconds=max(0.0, score.window_seconds),
+        availability=report.availability.share,
+        breaches=report.breaches,
+        rules_heading=heading,
+        rules_not_met=tuple(rules),
+        warnings=report.doubts,
+        announced=None,
+    )
+
+
+def _accelerators(report: Report) -> tuple[Accelerators, ...]:
+    """Of each model as many as ever worked at once, workers that came in place of lost ones not counted twice."""
+    there: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    changes = [(worker.joined, 1, worker.device, worker.ranks) for worker in report.workers]
+    changes += [(worker.lost, 0, worker.device, -worker.ranks) for worker in report.workers if worker.lost is not None]
+    for _, _, model, ranks in sorted(changes):  # a worker that leaves as another comes is no moment with both
+        there[model] += ranks
+        most[model] = max(most[model], there[model])
+    return tuple(
+        Accelerators(model, count) for model, count in sorted(most.items(), key=lambda each: (-each[1], each[0]))
+    )
+
+
+def _power(report: Report) -> Power | None:
+    measured = report.telemetry
+    if measured is None or report.run.is_simulated:
+        return None
+    watts = [device.power_mean_watts for device in measured.accelerators]
+    known = [each for each in watts if each is not None]
+    if not known or len(known) < max(len(watts), sum(worker.ranks for worker in report.workers)):
+        return None  # a part would pass for the whole
+    drawn, score = sum(known), report.score.flops_per_second
+    return Power(drawn, None if score is None or drawn <= 0 else score / drawn, None)
+
+
+def _lacks(report: Report) -> str:
+    score = report.score
+    if report.run.end_reason is None:
+        return "the run has not ended"
+    if score.window_seconds <= 0:
+        return "no valid window: it ended within its warm-up"
+    if not score.trials_finished:
+        return "no trial was finished"
+    return "" if score.valid else "no work, or no evaluation, in the valid window"

@@ -1,0 +1,109 @@
+"""The figures that runs can be ranked by."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiperf import units
+from aiperf.errors import BadConfiguration
+from aiperf.leaderboard.entry import Entry
+from aiperf.leaderboard.valid_flops import EXPONENT, TARGET_ACCURACY
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure of an entry, and which way it is better."""
+
+    name: str
+    """On the command line."""
+    title: str
+    unit: str
+    """Of the bare value."""
+    of: Callable[[Entry], float | None]
+    shown: Callable[[float], str]
+    explained: str
+    is_less_better: bool = False
+    missing: str = units.NOT_MEASURED
+    """What is said where there is none."""
+
+
+METRICS = (
+    Metric(
+        "score",
+        "score",
+        "FLOPS",
+        lambda entry: entry.flops_per_second,
+        units.flops_per_second,
+        "counted operations in the valid window ÷ its length",
+        missing="no valid window",
+    ),
+    Metric(
+        "regulated",
+        "regulated score",
+        "FLOPS",
+        lambda entry: entry.regulated_flops_per_second,
+        units.flops_per_second,
+        "−ln(error) × score",
+        missing="no evaluation",
+    ),
+    Metric(
+        "error",
+        "error",
+        "",
+        lambda entry: entry.error,
+        units.error,
+        "1 − best measured top-1 accuracy",
+        is_less_better=True,
+        missing="no evaluation",
+    ),
+    Metric(
+        "valid-flops",
+        "valid FLOPS",
+        "FLOPS",
+        lambda entry: entry.valid_flops,
+        units.flops_per_second,
+        f"HPC AI500’s: score × (accuracy ÷ {TARGET_ACCURACY})^{EXPONENT}; on ImageNet alone",
+        missing="does not apply",
+    ),
+    Metric(
+        "mfu",
+        "MFU",
+        "",
+        lambda entry: entry.mfu,
+        units.share,
+        "convolutions and matrix products ÷ accelerator time · peak",
+    ),
+    Metric(
+        "flops-per-watt",
+        "FLOPS/W",
+        "FLOPS/W",
+        lambda entry: None if entry.power is None else entry.power.flops_per_watt,
+        lambda value: units.si(value, "FLOPS/W"),
+        "score ÷ mean power of the accelerators in the valid window",
+    ),
+    Metric(
+        "availability",
+        "availability",
+        "",
+        lambda entry: entry.availability,
+        units.share,
+        "of the planned accelerators’ time in the valid window, what was there",
+    ),
+)
+
+
+def metric(name: str) -> Metric:
+    """The metric of that name.
+
+    Raises:
+        BadConfiguration: there is none.
+    """
+    names = [each.name for each in METRICS]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        raise BadConfiguration(
+            f"--by is one of {', '.join(names)}; found {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+        )
+    return METRICS[names.index(name)]

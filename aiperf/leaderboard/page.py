@@ -1,0 +1,93 @@
+"""A list as one HTML page, in the look of the reports: nothing is fetched, and without its script it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiperf.leaderboard import tables
+from aiperf.leaderboard.leaderboard import Leaderboard, Listing, Row
+from aiperf.leaderboard.words import about, differences, remarks
+from aiperf.report.document import document, note, section, table, text
+
+
+def page(found: Leaderboard) -> str:
+    """The whole file."""
+    listings = list(enumerate(found.listings, 1))
+    links = [(f"list-{index}", f"{listing.title} ({len(listing.rows)})") for index, listing in listings]
+    if found.unread:
+        links.append(("not-listed", "Not in the list"))
+    return document(
+        f"AIPerf list by {found.by.title}",
+        [
+            '<a class="skip" href="#main">To the list</a>',
+            "<header>",
+            '<p class="kind">AIPerf · list of runs</p>',
+            f"<h1>By {text(found.by.title)}</h1>",
+            f'<p class="about">{text(about(found))}</p>',
+            "</header>",
+            f'<nav aria-label="Lists"><ul>{"".join(_link(*link) for link in links)}</ul></nav>'
+            if len(links) > 1
+            else "",
+            '<main id="main">',
+            *(_listing(found, listing, index) for index, listing in listings),
+            *([section("not-listed", "Not in the list", [table(tables.unread(found))])] if found.unread else []),
+            "</main>",
+            '<div class="notes">',
+            *(note("clear", title, f"<p>{text(told)}</p>", "") for title, told in remarks(found)),
+            "</div>",
+            "<footer><p>Every figure is computed from the runs’ journals; rank.json has them unrounded. "
+            "How to read it: docs/leaderboard.md.</p></footer>",
+        ],
+        kind="list",
+    )
+
+
+def _link(name: str, title: str) -> str:
+    return f'<li><a href="#{name}">{text(title)}</a></li>'
+
+
+def _listing(found: Leaderboard, listing: Listing, index: int) -> str:
+    places = table(tables.every_place(listing, index))
+    others = [
+        table(tables.changes(listing, found.by, index)),
+        f"<details><summary>Places by every figure</summary>{places}</details>",
+    ]
+    return section(
+        f"list-{index}",
+        listing.title,
+        [
+            f'<div class="{listing.benchmark.standing}">',
+            *_differs(listing),
+            table(tables.order(listing, found.by, index)),
+            *(others if len(listing.rows) > 1 else ()),
+            "<details><summary>Rules, warnings and origin of each run</summary>",
+            *map(_details, listing.rows),
+            "</details>",
+            "</div>",
+        ],
+    )
+
+
+def _differs(listing: Listing) -> Iterator[str]:
+    if listing.benchmark.standing == "simulated":
+        told = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
+        yield note("simulated", "Simulated runs", f"<p>{told}</p>", "")
+    if listing.differs:
+        yield f"<p>{text(differences(listing))}</p>"
+
+
+def _details(row: Row) -> str:
+    entry = row.entry
+    parts = [table(tables.details(row))]
+    if entry.rules_not_met:
+        rules = "".join(f"<li>{text(rule)}</li>" for rule in entry.rules_not_met)
+        heading = f"<p>{text(entry.rules_heading)}</p>" if entry.rules_heading else ""
+        parts.append(note("simulated" if entry.is_simulated else "outside", "Rules not met", heading, rules))
+    if entry.warnings:
+        graves = any(each.severity == "grave" for each in entry.warnings)
+        told = "".join(
+            f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}</li>'
+            for each in entry.warnings
+        )
+        parts.append(note("grave" if graves else "doubtful", "Warnings", "", told))
+    return f'<div class="entry" id="{tables.details_of(row)}">{"".join(parts)}</div>'

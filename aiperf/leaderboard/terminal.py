@@ -1,0 +1,62 @@
+"""A list in a terminal: the order of each benchmark in a few columns; the whole is in the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from aiperf.leaderboard import tables
+from aiperf.leaderboard.leaderboard import Leaderboard, Listing
+from aiperf.leaderboard.words import about, differences
+from aiperf.plain import plain
+
+MOST_ROWS = 100
+"""Of one benchmark; the files have all."""
+_SHOWN = ("place", "run", "score", "regulated score", "error", "accelerators", "validity")
+_WIDEST = {"run": 36, "validity": 44}
+
+
+def lines(found: Leaderboard) -> Iterator[str]:
+    """What is printed."""
+    yield f"by {found.by.title}: {about(found)}"
+    for index, listing in enumerate(found.listings, 1):
+        yield ""
+        yield from _listing(found, listing, index)
+    if found.unread:
+        yield "\nnot in the list:"
+        yield from (plain(f"  {each.folder}: {each.reason}") for each in found.unread)
+
+
+def _listing(found: Leaderboard, listing: Listing, index: int) -> Iterator[str]:
+    shown = tables.order(listing, found.by, index)
+    yield plain(f"{listing.title}: {shown.caption}")
+    if listing.differs:
+        yield plain(f"  {differences(listing)}")
+    names = [column.name for column in shown.columns]
+    wanted = [*_SHOWN, *([found.by.title] if found.by.title not in _SHOWN else [])]
+    columns = sorted(names.index(name) for name in wanted if name in names)
+    table = [[names[column] for column in columns]]
+    table += [
+        [_cut(plain(row[column].text), _WIDEST.get(names[column])) for column in columns]
+        for row in shown.rows[:MOST_ROWS]
+    ]
+    widths = [max(len(row[column]) for row in table) for column in range(len(columns))]
+    is_number = [shown.columns[column].is_number for column in columns]
+    yield from (_aligned(row, widths, is_number) for row in table)
+    if len(shown.rows) > MOST_ROWS:
+        yield f"  and {len(shown.rows) - MOST_ROWS} more, in the files of --out"
+    for change in tables.changes(listing, found.by, index).rows:
+        by, runs, correlation, moved, *_ = (cell.text for cell in change)
+        if correlation not in ("", tables.NONE):
+            yield f"  by {by}: {moved} of {runs} would move, Kendall’s τ {correlation}"
+
+
+def _cut(text: str, widest: int | None) -> str:
+    return text if widest is None or len(text) <= widest else f"{text[: widest - 1]}…"
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    told = (
+        text.rjust(width) if number else text.ljust(width)
+        for text, width, number in zip(row, widths, is_number, strict=True)
+    )
+    return "  " + "  ".join(told).rstrip()

@@ -1,0 +1,121 @@
+"""Lists of entries: who stands where, what another metric would change, who has no place."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.leaderboard.entry import Ends
+from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
+from aiperf.leaderboard.metric import METRICS, metric
+from tests.leaderboard.entries import QUICK, entry
+
+
+def names(found: Leaderboard) -> list[list[tuple[int | None, str]]]:
+    return [[(row.place, row.entry.run) for row in listing.rows] for listing in found.listings]
+
+
+def test_runs_stand_by_their_score_equal_ones_on_one_place() -> None:
+    found = leaderboard([entry("b", 2e12), entry("a", 3e12), entry("d", 1e12), entry("c", 2e12)], [], metric("score"))
+
+    assert names(found) == [[(1, "a"), (2, "b"), (2, "c"), (4, "d")]]
+
+
+def test_the_least_error_is_first() -> None:
+    found = leaderboard([entry("worse", error=0.3), entry("better", error=0.2)], [], metric("error"))
+
+    assert names(found) == [[(1, "better"), (2, "worse")]]
+
+
+def test_runs_of_two_benchmarks_are_never_in_one_order_and_simulated_ones_come_last() -> None:
+    simulated = replace(QUICK, standing="simulated")
+    others = [
+        entry("quick", 9e12, benchmark=QUICK),
+        entry("longer", 8e12, benchmark=replace(QUICK, duration_seconds=360.0)),
+    ]
+
+    found = leaderboard(
+        [entry("invented", 99e12, benchmark=simulated), *others, entry("ranked", 1e12)], [], metric("score")
+    )
+
+    assert names(found) == [[(1, "ranked")], [(1, "quick")], [(1, "longer")], [(1, "invented")]]
+
+
+def test_benchmarks_of_one_title_say_by_which_options_they_are_two() -> None:
+    one = replace(QUICK, options=(("schedule.patience", "6"), ("limits.spares", "1")))
+    two = replace(QUICK, options=(("schedule.patience", "3"), ("limits.spares", "1")))
+    old = replace(QUICK, options=(("limits.spares", "1"),))
+
+    found = leaderboard(
+        [entry(f"r{at}", benchmark=each) for at, each in enumerate((one, two, old))], [], metric("score")
+    )
+
+    told = {listing.rows[0].entry.run: listing.differs for listing in found.listings}
+    assert told == {
+        "r0": (("schedule.patience", "6"),),
+        "r1": (("schedule.patience", "3"),),
+        "r2": (("schedule.patience", "not told"),),
+    }
+
+
+def test_a_run_without_the_figure_or_without_an_end_stands_below_with_the_reason() -> None:
+    runs = [
+        entry("whole", mfu=0.4),
+        entry("unknown", mfu=None),
+        entry("going on", mfu=0.9, lacks="the run has not ended"),
+    ]
+
+    found = leaderboard(runs, [], metric("mfu"))
+
+    assert names(found) == [[(1, "whole"), (None, "going on"), (None, "unknown")]]
+    reasons = {row.entry.run: row.why_not for row in found.listings[0].rows}
+    assert reasons == {"whole": "", "going on": "the run has not ended", "unknown": "MFU: not measured"}
+
+
+def test_a_journal_in_two_folders_is_one_run_and_names_both() -> None:
+    found = leaderboard([entry("a"), entry("a", folder="mirror/a")], [], metric("score"))
+
+    (row,) = found.listings[0].rows
+    assert (row.entry.folder, row.copies) == ("mirror/a", ("runs/a",))
+
+
+def test_a_copy_that_was_cut_where_its_score_was_best_gets_no_place() -> None:
+    whole = entry("a", 1e12, events=1000)
+    cut = entry("a", 5e12, folder="cut/a", events=400, journal=Ends("first of a", "another"))
+
+    found = leaderboard([cut, whole, entry("b", 2e12)], [], metric("score"))
+
+    assert names(found) == [[(1, "b"), (2, "a"), (None, "a")]]
+    assert "with 1\u202f000 lines where this has 400, lies in runs/a" in found.listings[0].rows[2].why_not
+
+
+def test_what_changes_by_another_metric_counts_those_that_have_both_figures_alone() -> None:
+    runs = [
+        entry("a", 4e12, mfu=0.1),
+        entry("b", 3e12, mfu=None),  # would push others about, had it to be counted
+        entry("c", 2e12, mfu=0.3),
+        entry("d", 1e12, mfu=0.2),
+    ]
+
+    listing = leaderboard(runs, [], metric("score")).listings[0]
+
+    change = next(each for each in listing.changes if each.metric == "mfu")
+    numbers = {row.entry.run: row.number for row in listing.rows}
+    assert (change.entries, change.moved) == (3, 3)
+    assert change.first == (numbers["c"],)
+    assert change.rise in ((numbers["c"], 1), (numbers["d"], 1))
+    assert change.fall == (numbers["a"], 2)
+    assert [each.metric for each in listing.changes] == [each.name for each in METRICS[1:]]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=12), st.randoms())
+def test_the_list_is_the_same_in_whatever_order_the_runs_are_given(
+    figures: list[tuple[int, int]], chance: random.Random
+) -> None:
+    runs = [entry(f"r{at}", score * 1e12, mfu=mfu / 10) for at, (score, mfu) in enumerate(figures)]
+    shuffled = chance.sample(runs, len(runs))
+
+    assert leaderboard(shuffled, [], metric("score")) == leaderboard(runs, [], metric("score"))

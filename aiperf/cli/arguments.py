@@ -27,6 +27,8 @@ VERBS = {
     "prepare": "check a data set, and pack it into shards  dataset=imagenet dataset.root=…",
     "preflight": "check the machines of a run, without a run  [OPTION=VALUE …] [--json]",
     "announce": "tell of a run before it starts, signed  [OPTION=VALUE …] --key KEY --log FILE",
+    "submit": "bundle runs for others: journals, reports, checksums, signature  RUN… [--key KEY] [--log FILE]",
+    "inspect": "judge a submission as its receiver  BUNDLE… [--allowed FILE] [--json]",
     "drive": "begin the run of a folder, or go on with it (scripts of batch jobs call it)  RUN [OPTION=VALUE …]",
     "join": "make this host a node of a run that goes on  RUN",
     "rehearse": "sweep simulated clusters of 1 to 4096 workers and draw the result",

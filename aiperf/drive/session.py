@@ -31,6 +31,7 @@ from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import check_rules
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
+from aiperf.system.source import revision
 from aiperf.train.checkpoint_files import CHECKPOINTS
 from searchers.history import History, Observation
 
@@ -81,7 +82,7 @@ def run_session(
     folder = folder or new_folder(plan.conf, began.unix)
     use_announcement(plan.conf, folder)
     first = msgspec.structs.replace(
-        first_event(plan, folder.name, began.unix, versions=versions(), machine=_driver_host(plan.conf)),
+        first_event(plan, folder.name, began.unix, versions=versions() | revision(), machine=_driver_host(plan.conf)),
         boot_id=began.boot_id,
         boot_seconds=began.boot_seconds,
     )
@@ -207,7 +208,7 @@ def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: C
         down_seconds=at - run.at,
         clock_stepped_back_seconds=max(0.0, at - by_wall),
         clock_stepped_forward_seconds=0.0 if by_boot is None else max(0.0, by_wall - at),
-        versions=versions(),
+        versions=versions() | revision(),
         machine=msgspec.to_builtins(describe()),
         schema=SCHEMA,
         boot_id=now.boot_id,

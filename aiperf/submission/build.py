@@ -1,0 +1,144 @@
+"""Builds a submission from the folders of runs, and puts it in its place only when it passes the inspection of its receiver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aiperf.errors import BadConfiguration
+from aiperf.journal.events import RunStarted
+from aiperf.journal.journal import NAME as JOURNAL
+from aiperf.journal.journal import read
+from aiperf.report.facts import Report
+from aiperf.report.html import page
+from aiperf.report.plots import all_pictures
+from aiperf.report.write import best_drawn, report_of
+from aiperf.submission.allowed import Signers
+from aiperf.submission.announcement_file import log_path
+from aiperf.submission.announcements import parse
+from aiperf.submission.archive import Content, manifest_of, pack
+from aiperf.submission.contents import (
+    ANNOUNCEMENTS,
+    CONFIGURATION,
+    PAGE,
+    REPORT,
+    SUBMISSION,
+    SYSTEM,
+    TELEMETRY,
+    Submission,
+    SubmittedRun,
+    TelemetryHeld,
+    as_json,
+    configuration_of,
+    system_of,
+)
+from aiperf.submission.inspection import Inspection
+from aiperf.submission.judge import inspect
+from aiperf.submission.signer import Signer
+from aiperf.system.describe import versions
+from aiperf.system.source import COMMIT, SOURCE, revision
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a submission is made of."""
+
+    runs: Sequence[Path]
+    """Folders."""
+    signer: Signer | None
+    log: Path | None
+    """Of the site's announcements; None: that which the runs' own configuration names."""
+    with_telemetry: bool = True
+
+
+def build(wanted: Wanted, path: Path, signers: Signers | None = None) -> Inspection:
+    """Makes the submission; where its inspection finds something bad, there is no file.
+
+    Raises:
+        BadConfiguration: a file is there already, or an announced run comes without the log.
+        JournalDamaged, NoSuchRun: see aiperf.journal.journal.
+        BundleRefused: see `pack`.
+        OSError: it cannot be written.
+    """
+    if path.exists():
+        raise BadConfiguration(f"a submission is a new file; '{path}' is there already: name another by --out")
+    contents = _contents(wanted)
+    manifest = manifest_of(contents)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        pack(draft, contents, manifest, None if wanted.signer is None else wanted.signer.sign(manifest))
+        found = inspect(draft, signers)
+        if found.is_good:
+            draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return replace(found, path=str(path))
+
+
+def _contents(wanted: Wanted) -> dict[str, Content]:
+    parts: dict[str, Content] = {}
+    submitted, firsts = [], []
+    for number, folder in enumerate(wanted.runs, 1):
+        run, first = _run(folder, f"runs/{number}", parts, with_telemetry=wanted.with_telemetry)
+        submitted.append(run)
+        firsts.append(first)
+    log = _log(wanted.log, firsts)
+    submission = Submission(
+        release=versions().get("aiperf-cluster", "unknown"),
+        source=revision(),
+        announcements=None if log is None else parse(log, ANNOUNCEMENTS).head,
+        runs=tuple(submitted),
+    )
+    return {SUBMISSION: as_json(submission)} | ({} if log is None else {ANNOUNCEMENTS: log}) | parts
+
+
+def _run(
+    folder: Path, into: str, parts: dict[str, Content], *, with_telemetry: bool
+) -> tuple[SubmittedRun, RunStarted]:
+    recorded = sorted((folder / TELEMETRY).glob("*.jsonl"))
+    report = report_of(folder) if with_telemetry or not recorded else _without_telemetry(folder)
+    first = next(iter(read(folder)))
+    assert isinstance(first, RunStarted), "the report has read it"
+    parts[f"{into}/{JOURNAL}"] = folder / JOURNAL
+    parts[f"{into}/{CONFIGURATION}"] = as_json(configuration_of(first))
+    parts[f"{into}/{SYSTEM}"] = as_json(system_of(first, report))
+    parts[f"{into}/{REPORT}"] = as_json(report)
+    parts[f"{into}/{PAGE}"] = page(report, all_pictures(report), best_drawn(report)).encode()
+    held: TelemetryHeld = "none recorded" if not recorded else "included" if with_telemetry else "left out"
+    if held == "included":
+        parts |= {f"{into}/{TELEMETRY}/{file.name}": file for file in recorded}
+    source = {name: first.versions[name] for name in (SOURCE, COMMIT) if name in first.versions}
+    submitted = SubmittedRun(
+        run=first.run,
+        folder=into,
+        simulated=first.simulated,
+        resumes=report.run.resumes,
+        telemetry=held,
+        source=source,
+    )
+    return submitted, first
+
+
+def _without_telemetry(folder: Path) -> Report:
+    """Of the journal alone: what a receiver can work out again without the samples."""
+    from aiperf.report.gather import gather
+
+    return gather(read(folder))
+
+
+def _log(given: Path | None, firsts: Sequence[RunStarted]) -> bytes | None:
+    named = [first for first in firsts if first.config.get("announcement") is not None]
+    path = None if given is None else log_path(given)
+    if path is None and named:
+        path = log_path(Path(str(named[0].config.get("announcement_log"))))
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadConfiguration(
+            f"a submission of an announced run holds the site's log of announcements; '{path}' cannot be read "
+            f"({error.strerror}): name it by --log FILE"
+        ) from error

@@ -1,0 +1,254 @@
+"""The file of a submission: the same bytes for the same contents, and nothing of a hostile one gets past its header."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aiperf.errors import BundleRefused
+from aiperf.submission.archive import MANIFEST, SIGNATURE, Content, DiskTooSmall, manifest_of, pack, unpack
+
+NAMES = st.from_regex(r"[a-z0-9_+-][A-Za-z0-9._+-]{0,9}(/[a-z0-9_+-][a-z0-9._+-]{0,9}){0,2}", fullmatch=True)
+TAME = {"submission.json": b"{}", "runs/1/journal.jsonl": b"a line\n" * 100, "runs/1/empty": b""}
+
+Member = tuple[tarfile.TarInfo, bytes]
+
+
+def packed(folder: Path, contents: dict[str, Content], signature: str | None = "a signature\n") -> Path:
+    path = folder / "bundle"
+    path.unlink(missing_ok=True)
+    pack(path, contents, manifest_of(contents), signature)
+    return path
+
+
+def member(name: str, content: bytes = b"", **others: object) -> Member:
+    """As `submit` writes it, but for what is said."""
+    told = tarfile.TarInfo(name)
+    told.size, told.mode = len(content), 0o644
+    for field, value in others.items():
+        setattr(told, field, value)
+    return told, content
+
+
+def archive(
+    members: Sequence[Member], form: Literal[0, 1, 2] = tarfile.USTAR_FORMAT, after: bytes = b"\0" * 1024
+) -> bytes:
+    """A gzipped tar of anything."""
+    whole = b""
+    for told, content in members:
+        whole += told.tobuf(form, "utf-8", "surrogateescape") + content + b"\0" * (-len(content) % 512)
+    return gzip.compress(whole + after, mtime=0)
+
+
+def with_manifest(*members: Member, extra: Sequence[str] = ()) -> list[Member]:
+    """The members after a manifest of them."""
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {told.name}\n" for told, content in members]
+    lines += [f"{'0' * 64}  {name}\n" for name in extra]
+    return [member(MANIFEST, "".join(lines).encode()), *members]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.dictionaries(NAMES, st.binary(max_size=1500), max_size=6))
+def test_what_is_packed_is_unpacked_and_equal_contents_are_equal_bytes(
+    tmp_path_factory: pytest.TempPathFactory, contents: dict[str, bytes]
+) -> None:
+    folder, into = tmp_path_factory.mktemp("packed"), tmp_path_factory.mktemp("unpacked")
+    names = [name.casefold() for name in contents]
+    clashes = len(set(names)) < len(names) or any(one.startswith(f"{other}/") for one in names for other in names)
+    path = packed(folder, dict(contents))
+    before = path.read_bytes()
+
+    if clashes or {"manifest", "manifest.sig"} & set(names):
+        with pytest.raises(BundleRefused):
+            unpack(path, into)
+        return
+    unpacked = unpack(path, into)
+
+    assert {name: (into / name).read_bytes() for name in unpacked.names} == contents
+    assert (unpacked.changed, unpacked.signature) == ((), "a signature\n")
+    assert packed(folder, dict(contents)).read_bytes() == before
+
+
+def test_stock_tar_and_sha256sum_read_it(tmp_path: Path) -> None:
+    path = packed(tmp_path, dict(TAME))
+    into = tmp_path / "into"
+    into.mkdir()
+
+    subprocess.run(["tar", "xzf", path, "-C", into], check=True)
+    checked = subprocess.run(["sha256sum", "-c", MANIFEST], cwd=into, capture_output=True, text=True, check=True)
+
+    assert checked.stdout.splitlines() == [f"{name}: OK" for name in TAME]
+
+
+def _with(told: Member) -> list[Member]:
+    return with_manifest(told)
+
+
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "a symbolic link": (
+        archive(_with(member("link", type=tarfile.SYMTYPE, linkname="/etc/passwd"))),
+        "'link' is a symbolic link",
+    ),
+    "a hard link": (archive(_with(member("link", type=tarfile.LNKTYPE, linkname="x"))), "'link' is a hard link"),
+    "a folder": (archive(_with(member("folder", type=tarfile.DIRTYPE))), "is a folder"),
+    "a device": (archive(_with(member("null", type=tarfile.CHRTYPE, devmajor=1, devminor=3))), "is of type"),
+    "a pipe": (archive(_with(member("pipe", type=tarfile.FIFOTYPE))), "is of type"),
+    "a sparse file": (archive(_with(member("sparse", type=tarfile.GNUTYPE_SPARSE))), "is of type"),
+    "a path out of the folder": (archive(_with(member("../outside", b"x"))), "found '../outside'"),
+    "a path out in the middle": (archive(_with(member("a/../../outside", b"x"))), "found 'a/../../outside'"),
+    "an absolute path": (archive(_with(member("/tmp/outside", b"x"))), "found '/tmp/outside'"),
+    "a path of Windows": (archive(_with(member("..\\outside", b"x"))), "a member's name is"),
+    "a hidden file": (archive(_with(member("runs/.bashrc", b"x"))), "found 'runs/.bashrc'"),
+    "a name with a newline": (archive([member(MANIFEST), member("a\nb")]), "a member's name is"),
+    "a name that is no ASCII": (archive([member(MANIFEST), member("jürnal")]), "a member's name is"),
+    "an empty name": (archive([member(MANIFEST), member("")]), "a member's name is"),
+    "a longer name than there is": (archive([member(MANIFEST), member("n" * 100 + "/" + "n" * 100)]), "is up to 100"),
+    "a name twice": (archive([*with_manifest(member("a", b"1")), member("a", b"2")]), "'a' comes again"),
+    "a name twice, listed twice": (archive(with_manifest(member("a", b"1"), member("a", b"2"))), "found 'a' again"),
+    "a name twice but for capitals": (archive(with_manifest(member("a"), member("A"))), "found 'A' again"),
+    "a file that is a folder too": (archive(with_manifest(member("a"), member("a/b"))), "'a/b' lies in a file"),
+    "a manifest twice": (archive([*with_manifest(), member(MANIFEST)]), "comes again"),
+    "a signature after all": (archive([*with_manifest(member("a")), member(SIGNATURE)]), "comes again"),
+    "two signatures": (archive([member(MANIFEST), member(SIGNATURE), member(SIGNATURE)]), "comes again"),
+    "a member that is not listed": (archive([*with_manifest(member("a")), member("b")]), "'b' is not listed"),
+    "a member that is missing": (archive(with_manifest(member("a"), extra=["b"])), "'b' is missing"),
+    "another order": (archive([with_manifest(member("a"), member("b"))[at] for at in (0, 2, 1)]), "'a' was to come"),
+    "no manifest": (archive([member("a")]), "the first member of a submission is MANIFEST; found 'a'"),
+    "no member": (archive([]), "the first member of a submission is MANIFEST; found ''"),
+    "a manifest of something else": (archive([member(MANIFEST, b"../../etc\n")]), "is one of sha256sum's"),
+    "a manifest that leads out": (archive(with_manifest(extra=["../outside"])), "found '../outside'"),
+    "a manifest without an end": (archive([member(MANIFEST, b"0" * 64 + b"  a")]), "ends with a newline"),
+    "a manifest of bytes": (archive([member(MANIFEST, b"\xff\n")]), "text in ASCII"),
+    "a manifest without measure": (archive([member(MANIFEST, b"\n" * (5 << 20))]), "MANIFEST has at most"),
+    "a signature without measure": (archive([member(MANIFEST), member(SIGNATURE, b"x" * 5000)]), "has at most 4096"),
+    "a header of pax": (
+        archive([*with_manifest(), member("n" * 300, b"x", pax_headers={"path": "../outside"})], tarfile.PAX_FORMAT),
+        "is of type b'x'",
+    ),
+    "a long name of GNU": (archive([member("n" * 300)], tarfile.GNU_FORMAT), "is of type b'L'"),
+    "a program": (archive(_with(member("run.sh", b"#!", mode=0o4755))), "header is the one that `submit` writes"),
+    "another time": (archive(_with(member("a", b"x", mtime=1))), "header is the one that `submit` writes"),
+    "another owner": (archive(_with(member("a", b"x", uid=1000))), "header is the one that `submit` writes"),
+    "bytes between members": (
+        gzip.compress(gzip.decompress(archive([member(MANIFEST, b"")]))[:512] + b"\1" + b"\0" * 1535),
+        "found another",
+    ),
+    "bytes in the end of a block": (
+        gzip.compress(
+            gzip.decompress(archive([member(MANIFEST), member(SIGNATURE, b"x")]))[:1025] + b"\1" * 511 + b"\0" * 1024
+        ),
+        "come zeros",
+    ),
+    "bytes after the end": (archive([member(MANIFEST)], after=b"\0" * 1024 + b"more"), "is over; found more"),
+    "no end": (archive([member(MANIFEST)], after=b""), "cut short"),
+    "a size below zero": (archive([member(MANIFEST, size=-1)], tarfile.GNU_FORMAT), "header"),
+    "a size beyond the file": (archive([member(MANIFEST, size=4000)], after=b""), "cut short"),
+    "a size without measure": (archive([member(MANIFEST), member("a", size=8**11 - 1)]), "unpacks to at most"),
+    "a bomb": (archive(with_manifest(member("zeros", b"\0" * (40 << 20)))), "unpacks to at most"),
+    "no gzip": (b"PK\3\4 a zip", "one whole gzip file"),
+    "nothing": (b"", "cut short"),
+    "half a gzip": (archive(with_manifest(member("a", bytes(range(256)) * 9)))[:-300], "gzip file"),
+    "a gzip of another sum": (archive([member(MANIFEST)])[:-8] + b"\0" * 8, "gzip file"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_refused_by_name_and_nothing_of_it_lies_outside(name: str, tmp_path: Path) -> None:
+    content, told = HOSTILE[name]
+    (tmp_path / "bundle").write_bytes(content)
+    into = tmp_path / "a" / "b"
+    into.mkdir(parents=True)
+
+    with pytest.raises(BundleRefused) as refused:
+        unpack(tmp_path / "bundle", into, most_bytes=32 << 20)
+
+    assert told in str(refused.value)
+    outside = {path for path in tmp_path.rglob("*") if path.is_file() and into not in path.parents}
+    assert outside == {tmp_path / "bundle"}
+    assert sum(path.stat().st_size for path in into.rglob("*")) < 1 << 20
+    assert not any(path.is_symlink() for path in into.rglob("*"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(st.data())
+def test_any_byte_that_is_changed_in_it_is_refused_or_named(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder, into = tmp_path_factory.mktemp("packed"), tmp_path_factory.mktemp("unpacked")
+    path = packed(folder, dict(TAME))
+    whole = bytearray(gzip.decompress(path.read_bytes()))
+    manifest = manifest_of(dict(TAME))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(gzip.compress(bytes(whole), mtime=0))
+
+    try:
+        unpacked = unpack(path, into)
+    except BundleRefused:
+        return
+
+    assert unpacked.changed or unpacked.manifest != manifest or unpacked.signature != "a signature\n"
+
+
+def test_a_disk_without_room_is_said_before_the_member_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packed(tmp_path, dict(TAME))
+    into = tmp_path / "into"
+    into.mkdir()
+    usage: Callable[[object], object] = lambda _: type("Usage", (), {"free": 100})  # noqa: E731
+    monkeypatch.setattr("aiperf.submission.archive.shutil.disk_usage", usage)
+
+    with pytest.raises(DiskTooSmall, match=r"'runs/1/journal.jsonl' has 700 bytes, and .* has room for 100"):
+        unpack(path, into)
+
+
+def test_a_file_that_changes_while_it_is_packed_is_refused_and_leaves_no_archive(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    for before, after in ((b"abc", b"abd"), (b"abc", b"ab"), (b"abc", b"abcd")):
+        journal.write_bytes(before)
+        manifest = manifest_of({"journal": journal})
+        journal.write_bytes(after)
+
+        with pytest.raises(BundleRefused, match="'journal' changed while it was packed"):
+            pack(tmp_path / "bundle", {"journal": journal}, manifest, None)
+
+        assert not (tmp_path / "bundle").exists()
+
+
+def test_a_large_journal_is_packed_and_unpacked_in_little_memory(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with journal.open("wb") as file:
+        file.truncate(100 << 20)
+    asked = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from aiperf.submission.archive import manifest_of, pack, unpack\n"
+        "folder = Path(sys.argv[1])\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "contents = {'journal': folder / 'journal'}\n"
+        "pack(folder / 'bundle', contents, manifest_of(contents), None)\n"
+        "(folder / 'into').mkdir()\n"
+        "unpack(folder / 'bundle', folder / 'into')\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    grown = subprocess.run(
+        [sys.executable, "-c", asked, tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+    assert int(grown.stdout) < 32 << 10, "kilobytes"

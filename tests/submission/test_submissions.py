@@ -1,0 +1,353 @@
+"""Submissions of runs: whoever receives one is told what of it is so, what is not, and what cannot be known."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from aiperf.__main__ import main
+from aiperf.journal.events import RunStarted
+from aiperf.journal.first_line import config_hash
+from aiperf.journal.journal import NAME
+from aiperf.submission.allowed import read_allowed
+from aiperf.submission.inspection import Inspection
+from aiperf.submission.judge import inspect
+from aiperf.submission.signer import Signer, signer_of
+from tests.cli.user import User
+from tests.submission.bundles import Members, edited, repacked, rewritten
+from tests.submission.keys import allowed_file, key_file
+
+SIMULATED = (
+    "+cluster=simulated",
+    "cluster.workers=2",
+    "schedule.duration_seconds=60",
+    "schedule.warmup_seconds=10",
+    "searcher=random",
+    "hpo=off",
+)
+REPORT = "runs/1/report.json"
+JOURNAL = "runs/1/journal.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A site with a key, a log that announces two runs, one of which was made, and a submission of it."""
+
+    folder: Path
+    run: Path
+    bundle: Path
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "key"
+
+    def judged(self, bundle: Path, *, with_signers: bool = True) -> Inspection:
+        return inspect(bundle, read_allowed(self.folder / "allowed_signers") if with_signers else None)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("site")
+    allowed_file(folder, site=key_file(folder))
+    key_file(folder, "stranger")
+    log, key = str(folder / "log"), str(folder / "key")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["announce", *SIMULATED, "--key", key, "--log", log]) == 0
+        assert main(["announce", *SIMULATED, "seed=1", "--key", key, "--log", log]) == 0
+        wanted = json.loads((folder / "log").read_text().splitlines()[1])["previous"]
+        main([*SIMULATED, f"announcement={wanted}", f"announcement_log={log}"])
+        (run,) = (folder / "runs").iterdir()
+        assert main(["submit", str(run), "--key", key, "--allowed", "allowed_signers", "--out", "bundle"]) == 0
+    return Site(folder, run, folder / "bundle")
+
+
+def bad(found: Inspection) -> list[str]:
+    return [f"{finding.check}: {finding.text}" for finding in found.findings if finding.outcome == "bad"]
+
+
+def test_an_honest_submission_is_good_and_says_what_a_reader_must_know(site: Site) -> None:
+    found = site.judged(site.bundle)
+    told = {finding.text for finding in found.findings if finding.outcome == "note"}
+
+    assert (found.signature, found.signers, bad(found), found.is_good) == ("good", ("site",), [], True)
+    assert "simulated: no machine did this work" in told
+    assert "telemetry: none recorded; nothing of it can be checked" in told
+    assert "in this submission: 1 of 2 announced runs published" in told
+    assert found.announced is not None
+    assert (found.announced.published, found.announced.announced) == (1, 2)
+
+
+def test_equal_runs_make_equal_submissions(site: Site, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+
+    status = main(["submit", str(site.run), "--key", str(site.key), "--out", str(again)])
+
+    assert status == 0
+    assert again.read_bytes() == site.bundle.read_bytes()
+
+
+def test_unsigned_signed_by_a_stranger_and_badly_signed_are_three_different_things(site: Site) -> None:
+    stranger = signer_of(site.folder / "stranger")
+    signature_of_another = signer_of(site.key).sign(b"another manifest")
+
+    unsigned = site.judged(repacked(site.bundle, lambda _: None))
+    unknown = site.judged(repacked(site.bundle, lambda _: None, stranger))
+    wrong = site.judged(repacked(site.bundle, lambda _: None, _always(signer_of(site.key), signature_of_another)))
+    garbled = site.judged(repacked(site.bundle, lambda _: None, _always(signer_of(site.key), "no signature")))
+    nobody = site.judged(site.bundle, with_signers=False)
+
+    assert [each.signature for each in (unsigned, unknown, wrong, garbled, nobody)] == [
+        "unsigned",
+        "unknown key",
+        "bad signature",
+        "bad signature",
+        "nobody asked for",
+    ]
+    assert [each.is_good for each in (unsigned, unknown, wrong, garbled, nobody)] == [False, False, False, False, True]
+    assert site.judged(repacked(site.bundle, lambda _: None), with_signers=False).is_good
+
+
+def _always(signer: Signer, signature: str) -> Signer:
+    """Gives one signature, whatever is to be signed."""
+    return _Fixed(signer.key, lambda _: signature.encode())
+
+
+class _Fixed(Signer):
+    def sign(self, content: bytes, namespace: str = "aiperf") -> str:
+        return self._value(content).decode()
+
+
+def _score(report: Any) -> None:
+    report["score"]["flops_per_second"] *= 1.0000001
+
+
+def _trial(report: Any) -> None:
+    report["trials"][0]["accuracy"] = 0.999
+
+
+def _rules(report: Any) -> None:
+    report["breaches"] = []
+
+
+def _more(report: Any) -> None:
+    report["award"] = "the fastest"
+
+
+def _first(**fields: Any) -> Callable[[int, Any], Any]:
+    return lambda number, event: msgspec.structs.replace(event, **fields) if number == 1 else event
+
+
+def _seeded(number: int, event: Any) -> Any:
+    if not isinstance(event, RunStarted):
+        return event
+    config = event.config | {"seed": 5}
+    return msgspec.structs.replace(event, seed=5, config=config, config_hash=config_hash(config))
+
+
+def _dropped(name: str) -> Callable[[Members], None]:
+    return lambda members: members.__delitem__(name)
+
+
+CHANGED: dict[str, tuple[Callable[[Members], None], str]] = {
+    "a better score": (edited(REPORT, _score), "report: report.json: score.flops_per_second is"),
+    "a better accuracy": (edited(REPORT, _trial), "report: report.json: trials.0.accuracy is 0.999"),
+    "no broken rule": (edited(REPORT, _rules), "report: report.json: breaches.0 is 'absent'"),
+    "another figure": (edited(REPORT, _more), "report: report.json: award is 'the fastest'; from the journal it is"),
+    "a report that is none": (lambda members: members.update({REPORT: b"{"}), "report: report.json is no JSON"),
+    "another configuration": (
+        edited("runs/1/configuration.json", lambda told: told["config"].update(seed=9)),
+        "configuration: configuration.json: config.seed is 9; from the journal it is 0",
+    ),
+    "another machine": (
+        edited("runs/1/system.json", lambda told: told["driver"].update(cpu_model="a better one")),
+        "system: system.json: driver.cpu_model is 'a better one'",
+    ),
+    "a simulated run that says it is none": (
+        edited("submission.json", lambda told: told["runs"][0].update(simulated=False)),
+        "submission: submission.json says simulated False",
+    ),
+    "sources of somebody else": (
+        edited("submission.json", lambda told: told["runs"][0].update(source={"source": "0" * 64})),
+        "submission: submission.json says source",
+    ),
+    "telemetry that is said to be there": (
+        edited("submission.json", lambda told: told["runs"][0].update(telemetry="included")),
+        "submission: submission.json says telemetry 'included'",
+    ),
+    "no configuration": (_dropped("runs/1/configuration.json"), "members: runs/1/configuration.json is missing"),
+    "no journal": (_dropped(JOURNAL), "members: runs/1/journal.jsonl is missing"),
+    "no announcements": (_dropped("announcements.jsonl"), "announced: it names announcement"),
+    "a shorter log": (
+        lambda members: members.update(
+            {"announcements.jsonl": members["announcements.jsonl"].splitlines(keepends=True)[0]}
+        ),
+        "announcements: submission.json names another head",
+    ),
+    "a log without the first line": (
+        lambda members: members.update(
+            {"announcements.jsonl": members["announcements.jsonl"].splitlines(keepends=True)[1]}
+        ),
+        "a line was removed, moved or put in",
+    ),
+    "a journal with a line removed": (
+        lambda members: members.update(
+            {JOURNAL: b"".join(line for at, line in enumerate(members[JOURNAL].splitlines(True)) if at != 5)}
+        ),
+        "journal: journal damaged at line 6",
+    ),
+    "a journal of another seed, chained anew": (
+        rewritten(JOURNAL, _seeded),
+        "announced: not as announced: seed is 5, and 0 was announced",
+    ),
+    "a journal of other rules, chained anew": (
+        rewritten(JOURNAL, _first(proposal_rules=1)),
+        "announced: not as announced: its proposals follow rules 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_was_changed_is_found_even_where_the_site_signs_it_anew(site: Site, name: str) -> None:
+    change, told = CHANGED[name]
+
+    found = site.judged(repacked(site.bundle, change, signer_of(site.key)))
+
+    assert found.signature == "good"
+    assert any(told in text for text in bad(found)), found.findings
+
+
+def test_a_member_that_was_changed_after_it_was_signed_is_named(site: Site, tmp_path: Path) -> None:
+    whole = gzip.decompress(site.bundle.read_bytes())
+    (tmp_path / "changed").write_bytes(gzip.compress(whole.replace(b'"flops_per_second": ', b'"flops_per_second":9')))
+
+    found = site.judged(tmp_path / "changed")
+
+    assert "checksums: runs/1/report.json is not the file that the manifest lists: it was changed since" in bad(found)
+
+
+def test_one_run_handed_in_twice_is_told(site: Site, tmp_path: Path) -> None:
+    shutil.copytree(site.run, tmp_path / "copy")
+
+    status = main(["submit", str(site.run), str(tmp_path / "copy"), "--out", str(tmp_path / "twice")])
+
+    assert status == 1
+    assert not (tmp_path / "twice").exists()
+
+
+def test_a_submission_of_a_later_release_is_readable_and_its_further_figures_are_told(site: Site) -> None:
+    def of_later_release(members: Members) -> None:
+        edited("submission.json", lambda told: told.update(source={"source": "f" * 64}, release="9.0", motto="x"))(
+            members
+        )
+        edited(REPORT, lambda report: report.update(carbon=1.0))(members)
+        edited(REPORT, lambda report: report.pop("gantt"))(members)
+
+    found = site.judged(repacked(site.bundle, of_later_release, signer_of(site.key)))
+    cheated = repacked(site.bundle, of_later_release, signer_of(site.key))
+    cheat = site.judged(repacked(cheated, edited(REPORT, _score), signer_of(site.key)))
+
+    assert (bad(found), found.release) == ([], "9.0")
+    assert any("score.flops_per_second" in text for text in bad(cheat))
+
+
+def test_a_submission_of_an_unknown_format_is_refused_with_what_to_do(site: Site) -> None:
+    found = site.judged(repacked(site.bundle, edited("submission.json", lambda told: told.update(format=2))))
+
+    assert bad(found) == [
+        "archive: submission.json has format 2; this release reads 1 to 1. Read it with the release that made it"
+    ]
+
+
+@pytest.mark.parametrize("told", [b"[]", b"{}", b"{", b'{"format": 1}', b"[" * 5000, b"\xff"])
+def test_a_submission_that_does_not_say_what_it_holds_is_refused(site: Site, told: bytes) -> None:
+    found = site.judged(repacked(site.bundle, lambda members: members.update({"submission.json": told})))
+
+    assert [text.split(":")[0] for text in bad(found)] == ["archive"]
+
+
+def test_an_announcement_by_a_stranger_is_told(site: Site, tmp_path: Path) -> None:
+    allowed_file(tmp_path, other=site.folder / "stranger")
+
+    found = inspect(site.bundle, read_allowed(tmp_path / "allowed_signers"))
+
+    assert sum(text.startswith("announcements: entry ") for text in bad(found)) == 2
+
+
+def test_the_verbs_answer_in_json_and_by_their_status(aiperf: User, site: Site, tmp_path: Path) -> None:
+    changed = repacked(site.bundle, edited(REPORT, _score), signer_of(site.key))
+
+    good, worse, none = (aiperf("inspect", str(path), "--json") for path in (site.bundle, changed, tmp_path / "none"))
+    shown = aiperf("inspect", str(changed))
+
+    assert (good.status, worse.status, none.status) == (0, 1, 2)
+    assert [each["is_good"] for each in json.loads(good.out)] == [True]
+    assert "No such file" in none.err
+    assert shown.out.splitlines()[-1].endswith("1 run; BAD: 1 finding")
+
+
+def test_what_cannot_be_submitted_is_refused_and_leaves_no_file(aiperf: User, site: Site, tmp_path: Path) -> None:
+    damaged = shutil.copytree(site.run, tmp_path / "damaged")
+    lines = (damaged / NAME).read_bytes().splitlines(keepends=True)
+    (damaged / NAME).write_bytes(b"".join(lines[:3] + lines[4:]))
+    there = tmp_path / "there"
+    there.write_bytes(b"mine")
+
+    answers = [
+        aiperf("submit", str(damaged), "--out", "new"),
+        aiperf("submit", str(site.run), "--out", str(there)),
+        aiperf("submit", str(site.run), "--log", "nowhere", "--out", "new"),
+        aiperf("submit", str(site.run), "--key", "nokey", "--out", "new"),
+        aiperf("submit", "norun", "--out", "new"),
+        aiperf("submit", str(site.run), "--out", "no/folder/new"),
+    ]
+
+    assert [answer.status for answer in answers] == [2] * 6
+    for answer, told in zip(
+        answers,
+        (
+            "journal damaged at line 4",
+            "is there already",
+            "'nowhere' cannot be read",
+            "'nokey'",
+            "a run is a folder",
+            "no/folder",
+        ),
+        strict=True,
+    ):
+        assert told in answer.err
+    assert there.read_bytes() == b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged", "there"]
+
+
+def test_a_full_disk_leaves_nothing_of_a_submission(site: Site, tmp_path: Path) -> None:
+    asked = (
+        "import resource, signal, sys\n"
+        "from aiperf.__main__ import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "sys.exit(main(['submit', sys.argv[1], '--out', sys.argv[2]]))\n"
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-B", "-c", asked, site.run, tmp_path / "bundle"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+    assert said.returncode == 2
+    assert "File too large" in said.stderr
+    assert list(tmp_path.iterdir()) == []

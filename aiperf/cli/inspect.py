@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from aiperf.submission.inspection import Inspection
 
 DESCRIPTION = """Judges submissions: checksums, signature, announcements, each run's journal, and whether its report,
-configuration and system description follow from it. Exit status 0: nothing bad; 1: something is; 2: not judged."""
+configuration and system description follow from it. Exit status 0: nothing bad was found; 1: something was;
+2: it could not be judged."""
 EXAMPLES = (
     "20261121-120000-imagenet.aiperf.tar.gz --allowed allowed_signers",
     "site.aiperf.tar.gz --json",

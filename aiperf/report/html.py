@@ -18,6 +18,7 @@ from aiperf.report.tables import Table
 SECTIONS = (
     ("score", "Score"),
     ("error", "Error"),
+    ("losses", "Losses"),
     ("time", "Time"),
     ("workers", "Workers"),
     ("accelerators", "Accelerators"),
@@ -38,6 +39,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
     sections = [
         section("score", "Score over time", [_figure(by_name["score"]), table(tables.result(report))]),
         section("error", "Error over time", [_figure(by_name["error"])]),
+        section("losses", "From the peak to the score", [_figure(by_name["losses"]), *_losses(report)]),
         section("time", "Where the time went", [_time(report)]),
         section("workers", "Workers over time", [_figure(by_name["workers"])]),
         section(
@@ -165,6 +167,11 @@ def _architecture(report: Report, picture: Picture) -> str:
 
 def _trials(report: Report) -> str:
     return table(tables.trials(report)) if report.trials else '<p class="empty">No trial has been proposed yet.</p>'
+
+
+def _losses(report: Report) -> list[str]:
+    shown = tables.losses(report)
+    return [] if shown is None else [table(shown)]
 
 
 def _time(report: Report) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -130,6 +130,45 @@ def time_lost(report: Report) -> Table:
     columns = (Column("spent on"), Column("accelerator time", True), Column("share", True), Column("what it is"))
     footnote = "Accelerator time of the valid window: the most accelerators ever present at once × its length."
     return Table("time", "Accelerator time, line by line", columns, (*rows, total), footnote=footnote)
+
+
+def losses(report: Report) -> Table | None:
+    """Every part between the top and the score; None where there is no waterfall."""
+    fallen = report.losses
+    if fallen is None:
+        return None
+    rows = tuple(
+        _row(
+            loss.name,
+            Cell(units.share(loss.share), loss.share, bar=max(0.0, min(1.0, loss.share))),
+            Cell(_signed(loss.flops_per_second, units.flops_per_second), loss.flops_per_second),
+            Cell(units.duration(loss.accelerator_seconds), loss.accelerator_seconds),
+            loss.meaning if loss.why_negative is None else f"{loss.meaning}; below 0: {loss.why_negative}",
+        )
+        for loss in fallen.losses
+    )
+    score = _row(
+        words.score_title(report.run),
+        units.share(
+            fallen.score_flops_per_second / fallen.top_flops_per_second if fallen.top_flops_per_second else 0.0
+        ),
+        units.flops_per_second(fallen.score_flops_per_second),
+        units.duration(fallen.score_accelerator_seconds),
+        "what is left",
+    )
+    columns = (
+        Column("lost to"),
+        Column("of the top", True),
+        Column("FLOPS", True),
+        Column("accelerator time", True, "at the top's rate"),
+        Column("what it is"),
+    )
+    footnote = f"The top: {words.waterfall_top(fallen)}. docs/losses.md says how each part is made."
+    return Table("losses", "What was lost, part by part", columns, (*rows, score), footnote=footnote)
+
+
+def _signed(value: float, written: Callable[[float], str]) -> str:
+    return f"−{written(-value)}" if value < 0 else written(value)
 
 
 def trials(report: Report) -> Table:

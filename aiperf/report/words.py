@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiperf import units
+from aiperf.accounting.losses import Waterfall
 from aiperf.ranking.breaches import SIMULATED, Breach
 from aiperf.report.facts import Report, RunFacts
 
@@ -98,8 +99,13 @@ def largest_losses(report: Report) -> str | None:
         return None
     parts = [f"{loss.name} {units.share(loss.share)}" for loss in fallen.largest[:MOST_LOSSES]]
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    return f"{listed} of {waterfall_top(fallen)}"
+
+
+def waterfall_top(fallen: Waterfall) -> str:
+    """`2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`."""
     top = units.flops_per_second(fallen.top_flops_per_second)
-    return f"{listed} of {top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
+    return f"{top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
 
 
 def seconds(value: float | None) -> str:

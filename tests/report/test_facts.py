@@ -30,6 +30,7 @@ from aiperf.journal.events import (
 from aiperf.report import words
 from aiperf.report.facts import Proposals, Report
 from aiperf.report.gather import gather, thinned
+from aiperf.report.plots.waterfall import waterfall
 from aiperf.report.worker_timeline import busy_grid
 from tests.journals import begun, ended, finished, interval, joined, proposed, requested, started
 from tests.report.journals import MACHINE, Shape, invented, many_workers
@@ -312,3 +313,22 @@ def test_the_share_of_busy_time_that_draws_at_random_took_is_told_where_the_jour
 
     assert (told.startup_trials, told.startup_share) == (1, 3 / 9)
     assert (old.startup_trials, old.startup_share) == (0, None)
+
+
+def test_the_waterfall_is_drawn_with_every_loss_named_and_ends_at_the_score() -> None:
+    report = gather(LOSSY)
+    assert report.losses is not None
+
+    picture = waterfall(report)
+
+    assert picture.svg is not None and picture.png is not None
+    for loss in report.losses.losses:
+        assert loss.name in (picture.svg if loss.flops_per_second else picture.caption), loss.name
+    assert report.losses.losses[-1].after_flops_per_second == report.score.flops_per_second
+    assert report.losses.largest[0].name in picture.described
+
+
+def test_without_a_window_the_waterfall_says_that_it_is_not_drawn() -> None:
+    picture = waterfall(gather([started(), joined()]))
+
+    assert picture.svg is None and "no valid window" in picture.empty

@@ -8,6 +8,7 @@ from aiperf.report.plots.accelerators import accelerators_over_time
 from aiperf.report.plots.devices import devices_over_time
 from aiperf.report.plots.progress import error_over_time, score_over_time
 from aiperf.report.plots.search import accuracy_against_operations, tree_of_architectures
+from aiperf.report.plots.waterfall import waterfall
 from aiperf.report.plots.workers import workers_over_time
 
 
@@ -16,6 +17,7 @@ def all_pictures(report: Report) -> tuple[Picture, ...]:
     return (
         score_over_time(report),
         error_over_time(report),
+        waterfall(report),
         workers_over_time(report),
         accelerators_over_time(report),
         devices_over_time(report),

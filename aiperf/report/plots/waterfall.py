@@ -1,0 +1,128 @@
+"""The loss waterfall: from what the planned accelerators could have done down to the score, in FLOPS and accelerator time."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from aiperf.accounting.losses import Waterfall
+from aiperf.report.facts import Report
+from aiperf.report.figure import Picture, drawn, legend_above
+from aiperf.report.palette import BLUE, GREEN, LINE, MUTED, SKY, VERMILION
+from aiperf.report.words import largest_losses, waterfall_top
+from aiperf.units import count, duration, flops_per_second, scale, share
+
+ROW_INCHES = 0.27
+COLUMNS = (48, 122, 198)
+"""Where the columns of figures end, in points from the right edge of the bars."""
+
+
+def waterfall(report: Report) -> Picture:
+    """One bar a loss, each beginning where the one before it ended; the last bar is the score."""
+    name, title, fallen = "losses", "From the peak to the score", report.losses
+    if fallen is None:
+        empty = "No loss waterfall: no valid window, no accelerator in it, or neither a peak nor a training step to begin at."
+        return Picture(name, title, "", "", None, None, empty)
+    shown = [loss for loss in fallen.losses if loss.flops_per_second != 0]
+    none = [loss.name for loss in fallen.losses if loss.flops_per_second == 0]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        unit, unit_name = scale(fallen.top_flops_per_second, "FLOPS")
+        rows = [("what could be", 0.0, fallen.top_flops_per_second, SKY.light)]
+        rows += [
+            (
+                loss.name,
+                min(loss.after_flops_per_second, loss.before_flops_per_second),
+                abs(loss.flops_per_second),
+                GREEN.light if loss.flops_per_second < 0 else VERMILION.light,
+            )
+            for loss in shown
+        ]
+        rows.append(("score", 0.0, fallen.score_flops_per_second, BLUE.light))
+        for row, (_, left, width, colour) in enumerate(rows):
+            # A part that is there is seen: at least a hair's breadth is drawn.
+            axes.barh(
+                row,
+                width / unit,
+                left=left / unit,
+                height=0.66,
+                color=colour,
+                edgecolor=colour,
+                linewidth=0.6,
+                zorder=2,
+            )
+        levels = [fallen.top_flops_per_second, *(loss.after_flops_per_second for loss in shown)]
+        for row, level in enumerate(levels):
+            axes.plot([level / unit] * 2, [row - 0.33, row + 1.33], color=LINE.light, linewidth=0.8, zorder=1)
+        axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(0, max([left + width for _, left, width, _ in rows]) / unit)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(unit_name)
+        _columns(axes, fallen, len(rows))
+        legend_above(axes, _legend(fallen))
+
+    svg, png = drawn(draw, name, 1.15 + ROW_INCHES * (len(shown) + 2))
+    caption = (
+        f"From {waterfall_top(fallen)} down to the score: each bar begins where the one above it ends. A second of an "
+        f"accelerator is worth {flops_per_second(fallen.flops_per_accelerator)} wherever it went, so that FLOPS and "
+        "accelerator time are one scale, and no order of the parts matters."
+    )
+    if none:
+        caption += f" Nothing was lost to: {', '.join(none)}."
+    negative = [f"{loss.name}: {loss.why_negative}" for loss in shown if loss.why_negative]
+    if negative:
+        caption += f" Green is gained: {'; '.join(negative)}."
+    described = f"Waterfall; largest losses: {largest_losses(report) or 'none'}."
+    return Picture(name, title, caption, described, svg, png)
+
+
+def _columns(axes: Axes, fallen: Waterfall, rows: int) -> None:
+    """Beside the bars: share of the top, FLOPS, accelerator time."""
+    told = {
+        -1: ("of the top", "FLOPS", "accel. time"),
+        0: ("100 %", flops_per_second(fallen.top_flops_per_second), duration(fallen.accelerator_seconds)),
+        rows - 1: (
+            share(fallen.score_flops_per_second / fallen.top_flops_per_second if fallen.top_flops_per_second else 0.0),
+            flops_per_second(fallen.score_flops_per_second),
+            duration(fallen.score_accelerator_seconds),
+        ),
+    }
+    for row, loss in enumerate((loss for loss in fallen.losses if loss.flops_per_second != 0), start=1):
+        sign = "−" if loss.flops_per_second > 0 else "+"
+        part = share(abs(loss.share))
+        told[row] = (
+            part if part.startswith("<") else sign + part,
+            sign + flops_per_second(abs(loss.flops_per_second)),
+            sign + duration(abs(loss.accelerator_seconds)),
+        )
+    for row, texts in told.items():
+        for text, offset in zip(texts, COLUMNS, strict=True):
+            axes.annotate(
+                text,
+                (1.0, row if row >= 0 else -0.6),
+                xycoords=("axes fraction", "data"),
+                xytext=(offset + 14, 0 if row >= 0 else 6),
+                textcoords="offset points",
+                ha="right",
+                va="center" if row >= 0 else "bottom",
+                fontsize=8.5,
+                color=MUTED.light,
+                annotation_clip=False,
+            )
+
+
+def _legend(fallen: Waterfall) -> list[Line2D | Patch]:
+    handles: list[Line2D | Patch] = [
+        Patch(
+            color=SKY.light, label=f"{count(fallen.accelerators)} × {flops_per_second(fallen.flops_per_accelerator)}"
+        ),
+        Patch(color=VERMILION.light, label="lost"),
+    ]
+    if any(loss.flops_per_second < 0 for loss in fallen.losses):
+        handles.append(Patch(color=GREEN.light, label="gained"))
+    return [*handles, Patch(color=BLUE.light, label="score")]

@@ -16,10 +16,13 @@ from aiperf.errors import JournalDamaged
 from aiperf.journal.journal import Reader, folding
 from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, Handler, Notes
+from aiperf.verify.clocks import Clocks
 from aiperf.verify.finding import Checked
 from aiperf.verify.images import Images
 from aiperf.verify.intervals import Intervals
 from aiperf.verify.learning_rates import LearningRates
+from aiperf.verify.machines import Machines
+from aiperf.verify.weights import Weights
 
 LAW = "every line follows from the one before it by its hash, is an event of its schema, and keeps the laws of reading"
 
@@ -44,7 +47,14 @@ def read_lines(path: Path) -> Lines:
         JournalDamaged: it is of a schema that this release does not read.
     """
     attempts = Attempts()
-    checks: tuple[Check, ...] = (Intervals(attempts), Images(attempts), LearningRates(attempts))
+    checks: tuple[Check, ...] = (
+        Intervals(attempts),
+        Images(attempts),
+        LearningRates(attempts),
+        Weights(),
+        Clocks(),
+        Machines(),
+    )
     reading = Notes("reading", LAW, "lines")
     work_log = WorkLog()
     reader = Reader(path)

@@ -1,0 +1,142 @@
+"""What a journal says of its machines in several places, held to itself: versions, processor, device, data and precision.
+
+A driver, its preflight and each worker describe their hosts on their own. Whoever exchanges a device, a version or a data set in one
+place leaves the others; who exchanges it everywhere is not found by this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiperf.journal.events import NodeChecked, RunResumed, RunStarted, TrialPrepared, TrialStarted, WorkerJoined
+from aiperf.verify.check import Handler, Notes
+from aiperf.verify.finding import Checked
+
+LAW = "what is said of a machine in one place is said of it in the others"
+VERSIONS = "a host has one version of each library while it is up"
+PROCESSOR = "who shares a boot shares a processor and a kernel"
+DEVICE = "a worker's device is its host's accelerator, or its processor where it has none"
+DATA = "each node without a fault has the data set of the first line"
+PRECISION = "all attempts on one kind of device compute in one precision, that of the configuration where it names one"
+MEASURED = "measured_matmul_flops"
+"""What a worker without accelerators has measured of its processor."""
+OF_A_BOOT = ("cpu_model", "kernel", "architecture")
+
+
+class Machines:
+    """A check."""
+
+    def __init__(self) -> None:
+        self._notes = Notes("machines", LAW, "descriptions")
+        self._boots: dict[str, Mapping[str, Any]] = {}
+        """The first machine that was described on each boot."""
+        self._versions: dict[str, Mapping[str, str]] = {}
+        """Of each host, as its description or its preflight said last."""
+        self._data: object = None
+        self._configured: object = None
+        self._devices: dict[int, str] = {}
+        self._workers: dict[int, int] = {}
+        """Of each trial, who trains it."""
+        self._precisions: dict[str, str] = {}
+
+    def handlers(self) -> Mapping[type, Handler]:
+        """See `Check`."""
+        return {
+            RunStarted: self._started,
+            RunResumed: self._resumed,
+            WorkerJoined: self._joined,
+            NodeChecked: self._node,
+            TrialStarted: self._trial,
+            TrialPrepared: self._prepared,
+        }
+
+    def checked(self) -> Checked:
+        """See `Check`."""
+        return self._notes.checked()
+
+    def _started(self, line: int, event: RunStarted) -> None:
+        self._data = event.dataset.get("fingerprint")
+        trainer = event.config.get("trainer")
+        self._configured = trainer.get("precision") if isinstance(trainer, dict) else None
+        self._driver(line, event)
+
+    def _resumed(self, line: int, event: RunResumed) -> None:
+        self._driver(line, event)
+
+    def _driver(self, line: int, event: RunStarted | RunResumed) -> None:
+        self._versions.clear()  # an environment may be changed while no driver is there
+        said = event.machine.get("versions")
+        if isinstance(said, dict) and said != event.versions:
+            self._notes.add(line, VERSIONS, f"the line and its machine differ: {_difference(event.versions, said)}")
+        self._machine(line, event.machine)
+
+    def _joined(self, line: int, event: WorkerJoined) -> None:
+        self._machine(line, event.machine)
+        self._devices[event.worker] = event.device
+        model, accelerators = event.machine.get("cpu_model"), event.machine.get("accelerators") or []
+        if MEASURED in event.machine:  # of processors alone
+            if event.device != model:
+                self._notes.add(line, DEVICE, f"worker {event.worker}: {event.device!r}; its processor is {model!r}")
+            return
+        names = {str(one["model"]) for one in accelerators if isinstance(one, dict) and one.get("model")}
+        if names and not any(name.lower() in event.device.lower() for name in names):
+            # the framework and the vendor's library may spell one device in two ways
+            found = f"worker {event.worker}: {event.device!r}; its host has {', '.join(sorted(names))}"
+            self._notes.add(line, DEVICE, found, "cannot be told")
+
+    def _machine(self, line: int, machine: Mapping[str, Any]) -> None:
+        if not machine:
+            return
+        self._notes.examined += 1
+        boot, host, versions = machine.get("boot_id"), machine.get("host"), machine.get("versions")
+        if isinstance(boot, str):
+            first = self._boots.setdefault(boot, machine)
+            for name in OF_A_BOOT:
+                if first.get(name) != machine.get(name):
+                    self._notes.add(
+                        line, PROCESSOR, f"{name} {machine.get(name)!r}, on the same boot {first.get(name)!r}"
+                    )
+        if isinstance(host, str) and isinstance(versions, dict):
+            self._same(line, host, versions)
+
+    def _same(self, line: int, host: str, versions: Mapping[str, str]) -> None:
+        before = self._versions.setdefault(host, versions)
+        if before != versions:
+            self._notes.add(line, VERSIONS, f"host {host!r}: {_difference(before, versions)}")
+
+    def _node(self, line: int, event: NodeChecked) -> None:
+        self._notes.examined += 1
+        packages = _fact(event, "versions", "packages")
+        if isinstance(packages, dict):
+            self._same(line, event.host, packages)
+        data = _fact(event, "data", "fingerprint")
+        if data is not None and self._data is not None and data != self._data and not event.faults:
+            self._notes.add(
+                line, DATA, f"host {event.host!r}: fingerprint {data!r}; the first line's is {self._data!r}"
+            )
+
+    def _trial(self, line: int, event: TrialStarted) -> None:
+        self._workers[event.trial] = event.worker
+
+    def _prepared(self, line: int, event: TrialPrepared) -> None:
+        device = self._devices[self._workers[event.trial]]
+        usual = self._precisions.setdefault(device, event.precision)
+        if event.precision != usual:
+            self._notes.add(line, PRECISION, f"{event.precision!r} on {device!r}, where others had {usual!r}")
+        if self._configured not in (None, "auto", event.precision):
+            self._notes.add(line, PRECISION, f"{event.precision!r}; the configuration says {self._configured!r}")
+
+
+def _fact(event: NodeChecked, probe: str, name: str) -> Any:
+    reading = event.readings.get(probe)
+    facts = reading.get("facts") if isinstance(reading, dict) else None
+    return facts.get(name) if isinstance(facts, dict) else None
+
+
+def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> str:
+    return ", ".join(
+        f"{name} {one.get(name)!r} and {other.get(name)!r}"
+        for name in sorted({*one, *other})
+        if one.get(name) != other.get(name)
+    )

@@ -1,0 +1,67 @@
+"""Every kind of forgery of a real run's journal, chained anew by an insider, is found, by the check that it should be found by."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from aiperf.verify import Verification, verify
+from tests.journal.forged import Line, lines_of, write
+from tests.verify.forgeries import KINDS, Forgery
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+REAL = lines_of(GOLDEN / "resumed-v5.jsonl")
+"""Real Ray, two ranks, images of digits; a driver and a rank were killed; eight proposals were tuned by TPE."""
+FEW, MANY = 2, 25
+"""Places that each kind is tried at."""
+
+
+def forged(kind: Forgery, name: str, seed: int) -> list[Line]:
+    """The real journal, forged at a place drawn by the kind's name and the seed."""
+    lines = copy.deepcopy(REAL)
+    kind.edit(lines, Random(f"{name} {seed}"))
+    assert lines != REAL
+    return lines
+
+
+def found_in(folder: Path, lines: list[Line], *, proposals: bool) -> Verification:
+    """What verifying finds; `proposals`: whether every proposal is made again, which takes longer than all else."""
+    return verify(write(folder, lines), sample=None if proposals else 0)
+
+
+def is_found(folder: Path, name: str, seed: int) -> None:
+    kind = KINDS[name]
+
+    found = found_in(folder / f"{seed}", forged(kind, name, seed), proposals="proposals" in kind.found_by)
+
+    by = {finding.check for finding in found.findings if finding.certainty == "contradiction"}
+    assert not found.is_sound
+    assert by & kind.found_by, f"seed {seed}: found by {sorted(by)} alone: {found.findings}"
+    assert all(finding.law and finding.found for finding in found.findings)
+
+
+def test_the_journal_that_is_forged_is_sound_with_every_proposal_made_again(tmp_path: Path) -> None:
+    found = found_in(tmp_path, REAL, proposals=True)
+
+    assert found.findings == ()
+    assert found.sample == tuple(range(14))
+
+
+def test_there_are_more_than_twenty_kinds() -> None:
+    assert len(KINDS) >= 40
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_forgery_is_found_by_the_law_that_it_breaks(tmp_path: Path, name: str) -> None:
+    for seed in range(FEW):
+        is_found(tmp_path, name, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_a_forgery_is_found_wherever_it_is_done(tmp_path: Path, name: str) -> None:
+    for seed in range(FEW, MANY):
+        is_found(tmp_path, name, seed)

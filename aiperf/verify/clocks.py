@@ -1,6 +1,7 @@
 """The driver's clock over its deaths: on one boot of its host it goes on by the time since the host booted, to the digit.
 
-The first line and each resume have the time since the host booted beside the journal's own. Whoever shortens, lengthens or scales the time between them must change both.
+The first line and each resume have the time since the host booted beside the journal's own. Whoever shortens, lengthens or
+scales the time between them must change both.
 """
 
 from __future__ import annotations

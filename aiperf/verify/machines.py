@@ -1,7 +1,7 @@
 """What a journal says of its machines in several places, held to itself: versions, processor, device, data and precision.
 
-A driver, its preflight and each worker describe their hosts on their own. Whoever exchanges a device, a version or a data set in one
-place leaves the others; who exchanges it everywhere is not found by this.
+A driver, its preflight and each worker describe their hosts on their own. Whoever exchanges a device, a version or a data set
+in one place leaves the others; who exchanges it everywhere is not found by this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aiperf.verify.finding import Checked
 LAW = "what is said of a machine in one place is said of it in the others"
 VERSIONS = "a host has one version of each library while it is up"
 PROCESSOR = "who shares a boot shares a processor and a kernel"
-DEVICE = "a worker's device is its host's accelerator, or its processor where it has none"
+DEVICE = "a worker without accelerators, which has measured its processor, is of that processor"
 DATA = "each node without a fault has the data set of the first line"
 PRECISION = "all attempts on one kind of device compute in one precision, that of the configuration where it names one"
 MEASURED = "measured_matmul_flops"
@@ -74,16 +74,9 @@ class Machines:
     def _joined(self, line: int, event: WorkerJoined) -> None:
         self._machine(line, event.machine)
         self._devices[event.worker] = event.device
-        model, accelerators = event.machine.get("cpu_model"), event.machine.get("accelerators") or []
-        if MEASURED in event.machine:  # of processors alone
-            if event.device != model:
-                self._notes.add(line, DEVICE, f"worker {event.worker}: {event.device!r}; its processor is {model!r}")
-            return
-        names = {str(one["model"]) for one in accelerators if isinstance(one, dict) and one.get("model")}
-        if names and not any(name.lower() in event.device.lower() for name in names):
-            # the framework and the vendor's library may spell one device in two ways
-            found = f"worker {event.worker}: {event.device!r}; its host has {', '.join(sorted(names))}"
-            self._notes.add(line, DEVICE, found, "cannot be told")
+        model = event.machine.get("cpu_model")
+        if MEASURED in event.machine and event.device != model:
+            self._notes.add(line, DEVICE, f"worker {event.worker}: {event.device!r}; its processor is {model!r}")
 
     def _machine(self, line: int, machine: Mapping[str, Any]) -> None:
         if not machine:

@@ -19,7 +19,6 @@ from aiperf.verify.finding import Checked, Verification
 from aiperf.verify.lines import Lines, read_lines
 from aiperf.verify.rules_again import Looked, follow
 from aiperf.verify.scores import scores
-from aiperf.verify.telemetry import telemetry
 
 LONG = 64 << 20
 """Bytes of a journal from which on two processes are worth their start."""
@@ -74,4 +73,4 @@ def _both(journal: Path, looked: Looked) -> tuple[Lines, tuple[Checked, ...]]:
 
 def _of_the_whole(folder: Path, work_log: WorkLog) -> tuple[Checked, ...]:
     """Checks of what all lines come to."""
-    return (scores(work_log, folder), telemetry(work_log, folder))
+    return (scores(work_log, folder),)

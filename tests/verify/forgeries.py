@@ -1,4 +1,4 @@
-"""Forgeries of a real run's journal by an insider, who knows the format, edits what goes with a change and chains the lines anew.
+"""Forgeries of a real run's journal by an insider: who knows the format, edits what goes with it and chains the lines anew.
 
 Each kind is a function of the lines (as JSON values, without chains) that changes them in place at a place drawn at random. It
 sees to what a reader looks at first (order of time, numbers, positions, sums within the data set), so that what finds it is the

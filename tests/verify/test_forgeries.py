@@ -1,4 +1,4 @@
-"""Every kind of forgery of a real run's journal, chained anew by an insider, is found, by the check that it should be found by."""
+"""Each kind of forgery of a real run's journal, chained anew by an insider, is found by the check of the law that it breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the tables of a ranked run's options into docs/benchmark.md: `python -m tools.ranking_doc`."""
+"""Writes the rules of each division into docs/benchmark.md: `python -m tools.ranking_doc`."""
 
 from __future__ import annotations
 
@@ -6,34 +6,59 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from aiperf.ranking.required import FREE, JUDGED, REQUIRED
+from aiperf.ranking.division import BUILT_IN, Division, Rule, division
 
 PAGE = Path(__file__).parent.parent / "docs/benchmark.md"
 BEGIN, END = "<!-- ranked options: begin -->", "<!-- ranked options: end -->"
 
 
+LETTERS = {"paper": "P", "predecessor": "C", "decided": "D"}
+"""The marks of docs/benchmark.md."""
+
+
 def lines() -> Iterator[str]:
-    """The tables, as Markdown."""
+    """The tables of each division, as Markdown."""
+    for name in BUILT_IN:
+        yield from _of_division(division(name))
+
+
+def _of_division(told: Division) -> Iterator[str]:
+    yield f"**`{told.name}`**: {told.title} (`aiperf/ranking/divisions/{told.name}.yaml`)"
+    yield ""
+    yield "| rule | what it says | law |"
+    yield "| --- | --- | --- |"
+    for rule in told.rules:
+        if rule.fact is not None:
+            yield f"| {rule.id} | {rule.text} {_source(rule)} | {rule.fact}: {rule.law} |"
+    yield ""
     yield "| part | options, and what each must be |"
     yield "| --- | --- |"
-    for part, rows in groupby(REQUIRED, key=lambda each: each.group):
-        told = ", ".join(f"{each.option.partition('.')[2] or each.option} {each.law} [{each.source}]" for each in rows)
-        yield f"| {part} | {told} |"
+    on_options = [rule for rule in told.rules if rule.option is not None]
+    for part, rows in groupby(on_options, key=lambda rule: rule.about.partition(".")[0]):
+        of_part = ", ".join(f"{rule.about.partition('.')[2] or rule.about} {rule.law} {_source(rule)}" for rule in rows)
+        yield f"| {part} | {of_part} |"
     yield ""
-    yield "| option | a rule on what came of it |"
+    yield "| option | judged by the rule |"
     yield "| --- | --- |"
-    yield from (f"| {option} | {rule} |" for option, rule in JUDGED.items())
+    for id, options in groupby(sorted(told.judged, key=told.judged.__getitem__), key=told.judged.__getitem__):
+        yield f"| {', '.join(options)} | {id} |"
     yield ""
     yield "| free | why |"
     yield "| --- | --- |"
-    yield from (f"| {option} | {why} |" for option, why in FREE.items())
+    for why, options in groupby(sorted(told.free, key=told.free.__getitem__), key=told.free.__getitem__):
+        yield f"| {', '.join(options)} | {why} |"
+    yield ""
+
+
+def _source(rule: Rule) -> str:
+    return f"[{', '.join(LETTERS[source] for source in rule.source)}]"
 
 
 def inserted(page: str) -> str:
     """The page with the tables between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return "\n".join([before + BEGIN, "", *lines(), "", END + after])
+    return "\n".join([before + BEGIN, "", *lines(), END + after])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ VERBS = {
     "report": "write a run's report from its journal: one HTML file, report.json, plots",
     "status": "show how a run stands that goes on elsewhere",
     "score": "print a run's figures  [--json]",
+    "check": "hold a run to the rules of a division, for people and CI  RUN [--division quick] [--json] [--junit FILE]",
     "verify": "work a run out again from its journal, and say what cannot be true  RUN [--all] [--sample N] [--json]",
     "rank": "a list of runs by score or another figure  RUN…|DIR [--by METRIC] [--out DIR] [--json]",
     "flops": "count a network's operations  NAME_OR_FILE [--image 224] [--classes 1000] [--batch N] [--json]",

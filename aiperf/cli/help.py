@@ -9,7 +9,7 @@ from typing import Any
 
 from aiperf.cli.arguments import VERBS
 from aiperf.config import GROUPS, RunConf, choices, name_of_choice, records_of, schemas_of_parts
-from aiperf.ranking.required import written
+from aiperf.ranking.law import written
 
 EXAMPLES = (
     ("python -m aiperf", "about 3 minutes on this machine, on real images that ship with scikit-learn"),

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aiperf import units
-from aiperf.ranking.required import FREE, JUDGED, REQUIRED, AtMost, options, written
+from aiperf.ranking.breaches import options
+from aiperf.ranking.candidate import IMAGES
+from aiperf.ranking.division import division
+from aiperf.ranking.law import AtMost, written
 from aiperf.report import words
 from aiperf.report.facts import Report
 
@@ -22,8 +25,6 @@ Standing = Literal["ranked", "outside", "simulated"]
 CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
 """Of the options that the ranking judges by what came of them, those that make a benchmark another one. The others say where
 a run was, or are told better by what came of them: length, warm-up, the starting graph's fingerprint."""
-IMAGES = ("name", "training_images", "validation_images", "classes", "image", "channels", "noise")
-"""What of a data set's description makes it the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,9 @@ def _start(config: Mapping[str, Any], fingerprint: str | None) -> str:
 
 
 def _that_matter(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    bounds = {required.option for required in REQUIRED if isinstance(required.law, AtMost)}
-    others = {*FREE, *JUDGED, *bounds} - CHOICES
+    ranking = division("ranking")
+    bounds = {rule.option for rule in ranking.rules if isinstance(rule.law, AtMost)}
+    others = {*ranking.free, *ranking.judged, *bounds} - CHOICES
     for name, value in options(config).items():
         if name not in others and name.partition(".")[0] not in others:
             yield name, written(value)

@@ -21,8 +21,8 @@ from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
 from aiperf.planning.worker_shape import accelerators_declared
-from aiperf.rules.search_space import STEPS, recorded
-from aiperf.train.batch_sizes import LEAST
+from aiperf.rules.search_space import recorded
+from aiperf.train.batch_sizes import bounds
 from cluster.place import ClusterConf
 from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
@@ -221,7 +221,7 @@ def _check_start(graph: Graph, budget: Budget) -> None:
 
 def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:
     smallest = conf.batch.smallest
-    largest = conf.batch.largest or max(smallest or LEAST, dataset.training_images // (STEPS * ranks))
+    default, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
     if not 1 <= (1 if smallest is None else smallest) <= largest:
         raise BadConfiguration(
             f"batch.smallest is at least 1 and at most batch.largest; found {smallest} and {largest}"
@@ -229,7 +229,7 @@ def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks:
     return Space(
         start=graph,
         budget=budget,
-        default_batch_size=min(conf.batch.default, dataset.training_images // ranks),
+        default_batch_size=default,
         smallest_batch_size=smallest,
         largest_batch_size=largest,
         tuning_from_round=conf.schedule.warmup_rounds + 1,

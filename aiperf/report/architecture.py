@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Any
 
 from aiperf.report.facts import Architecture
 from aiperf.report.fold import Collected
-from morphism import Graph, IllegalGraph, IllegalMorph, Lineage, decode_morph, rebuild, start
+from morphism import Graph, IllegalGraph, IllegalMorph, Lineage, decode_morph, rebuild
 from morphism.codec import DamagedGraphFile, decode, encode
 from morphism.morphs import DamagedMorph
 
@@ -41,18 +40,18 @@ def _lineage(run: Collected, number: int | None) -> tuple[dict[str, Any], ...]:
     return tuple(morph for step in reversed(steps) for morph in step)
 
 
-def start_fingerprint(graph: dict[str, Any]) -> str | None:
-    """Of the starting graph in the journal; None where this release cannot read it."""
+def starting_graph(graph: dict[str, Any]) -> Graph | None:
+    """The starting graph in the journal; None where this release cannot read it."""
     try:
-        return decode(json.dumps(graph)).fingerprint
+        return decode(json.dumps(graph))
     except (DamagedGraphFile, IllegalGraph):
         return None
 
 
-@cache
-def ranked_fingerprint() -> str:
-    """Of the graph that a ranked run starts from: resnet50_v1 at 224×224 with 1000 classes."""
-    return start("resnet50_v1", image=224, classes=1000).fingerprint
+def start_fingerprint(graph: dict[str, Any]) -> str | None:
+    """Of the starting graph in the journal; None where this release cannot read it."""
+    read = starting_graph(graph)
+    return None if read is None else read.fingerprint
 
 
 def graph_of(architecture: Architecture) -> Graph | None:

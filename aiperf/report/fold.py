@@ -83,6 +83,12 @@ class Collected:
     checks: list[NodeChecked] = field(default_factory=list)
     """In the order in which they were written."""
     versions_changed: dict[str, None] = field(default_factory=dict)
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Which line shows what rules look at, by fact and, where it has several values, value: of several lines the first."""
+
+    def shows(self, fact: str, value: str = "") -> None:
+        """The line that is being read shows it."""
+        self.lines.setdefault((fact, value), self.events)
 
 
 def collect(events: Iterable[AnyEvent]) -> Collected:
@@ -114,26 +120,34 @@ def _take(run: Collected, event: AnyEvent) -> None:
             run.workers[event.worker] = event
         case NodeChecked():
             run.checks.append(event)
+            if event.excluded:
+                run.shows("excluded_share")
         case ProposalRequested():
             run.requested += 1
         case TrialProposed():
             parent = None if event.parent is None else run.trials.get(event.parent)
             generation = 1 if parent is None else parent.generation + 1
             run.trials[event.number] = TrialResults(event, generation, event.batch_size)
+            run.shows("searchers", event.searcher)
         case TrialStarted():
             run.trials[event.trial].batch_size = event.batch_size
             run.begun_worker.append(event.worker)
             run.begun_row.append(len(run.work_log.intervals))
         case TrialPrepared():
             run.trials[event.trial].precision = event.precision
+            run.shows("precisions", event.precision)
+        case WorkerLost():
+            if not event.released:
+                run.shows("workers_lost")
         case BatchReduced():
             run.batch_reductions += 1
             run.trials[event.trial].batch_size = event.to_batch_size
         case TrialFinished():
             run.trials[event.trial].told_accuracy = event.told_accuracy
+        case RunEnded():
+            run.lines["end_reason", ""] = run.events
         case (
             Progress()
-            | RunEnded()
             | CeilingMeasured()
             | CheckpointDropped()
             | CheckpointNotWritten()
@@ -143,7 +157,6 @@ def _take(run: Collected, event: AnyEvent) -> None:
             | TrialHeartbeat()
             | TrialLost()
             | TrialRejected()
-            | WorkerLost()
             | WorkerNotStarted()
             | HelperLost()
         ):
@@ -164,6 +177,7 @@ def _epoch(run: Collected, event: EpochFinished) -> None:
         trial.accuracy = event.accuracy
         if event.accuracy > run.best_accuracy:
             run.best, run.best_accuracy = event.trial, event.accuracy
+            run.lines["error", ""] = run.events
     run.error_at.append(event.at)
     run.error_trial.append(event.trial)
     run.error.append(1.0 - event.accuracy)
@@ -175,3 +189,7 @@ def _resumed(run: Collected, event: RunResumed) -> None:
         if former.get(name) != event.versions.get(name):
             run.versions_changed[name] = None
     run.resumes.append(event)
+    run.lines.pop(("end_reason", ""), None)
+    run.shows("resumes")
+    if event.rolled_back_lines:
+        run.shows("rolled_back_lines")

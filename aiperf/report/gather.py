@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +16,12 @@ from aiperf.accounting.availability import availability
 from aiperf.accounting.score import Score, curve, score, window
 from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.trial_record import TrialRecord
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
-from aiperf.ranking.breaches import Breach, Candidate, breaches
-from aiperf.ranking.required import CHOSEN
-from aiperf.report.architecture import best_architecture, ranked_fingerprint, start_fingerprint
+from aiperf.ranking.breaches import breaches
+from aiperf.report.architecture import best_architecture, start_fingerprint
+from aiperf.report.candidate import candidate
 from aiperf.report.facts import (
     ErrorPoint,
     Proposals,
@@ -70,7 +69,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
     return Report(
         run=_run(run, end),
         score=result,
-        breaches=_breaches(run, inside, end, result, used.mfu_busy),
+        breaches=breaches(candidate(run, inside, result, used.mfu_busy)),
         doubts=_doubts(run, result, measured, worked_until),
         curve=curve(work_log, CURVE_POINTS),
         errors=_errors(run),
@@ -281,52 +280,3 @@ def _doubts(
         found.append(Doubt("utilisation, power and temperature of the devices were not measured", "note"))
     order = ("grave", "doubt", "note")
     return tuple(sorted(found, key=lambda doubt: order.index(doubt.severity)))
-
-
-def _breaches(run: Collected, inside: Window, end: float, result: Score, mfu: float | None) -> tuple[Breach, ...]:
-    ended, config = run.work_log.ended, run.started.config
-    late = [run.trials[number] for number, record in run.work_log.trials.items() if record.proposed_for > 3]
-    # A configuration that does not say what was chosen is a rule of its own that cannot be told.
-    searcher, tuner = ((config.get(part) or {}).get("name", CHOSEN[part]) for part in ("searcher", "hpo"))
-    return breaches(
-        Candidate(
-            is_simulated=run.started.simulated,
-            config=config,
-            images=run.started.dataset,
-            start_fingerprint=start_fingerprint(run.started.start_graph),
-            ranked_fingerprint=ranked_fingerprint(),
-            searchers=frozenset(trial.proposal.searcher for trial in run.trials.values()) | {searcher},
-            is_tuned=tuner == CHOSEN["hpo"]
-            and (not late or any(trial.proposal.kernel_size is not None for trial in late)),
-            duration_seconds=run.started.duration_seconds,
-            warmup_seconds=run.started.warmup_seconds,
-            window_seconds=result.window_seconds,
-            rolled_back_lines=sum(lines for _, lines in run.work_log.rollbacks),
-            end=end,
-            end_reason=None if ended is None else ended.reason,
-            devices=frozenset(joined.device for joined in run.workers.values()),
-            precisions=frozenset(preparation.precision for preparation in run.work_log.preparations),
-            error=result.error,
-            largest_mfu=mfu,
-            nodes_checked=len({check.address for check in run.checks}),
-            nodes_excluded=len({check.address for check in run.checks if check.excluded}),
-            beside_master=_beside_master(run, inside),
-        )
-    )
-
-
-def _beside_master(run: Collected, inside: Window) -> tuple[str, ...] | None:
-    """Hosts of drivers on which a worker did work inside the window; None: not every description says which host it is of."""
-    drivers = [run.started.machine, *(resume.machine for resume in run.resumes)]
-    columns = run.work_log.intervals
-    at_work = np.unique(columns.worker[share_inside(columns.start, columns.end, inside) > 0]).tolist()
-    workers = [run.workers[number].machine for number in at_work]
-    if not all(one.get("host") for one in (*drivers, *workers)):
-        return None
-    return tuple(sorted({str(one["host"]) for one in workers if any(_is_one_host(one, driver) for driver in drivers)}))
-
-
-def _is_one_host(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """By the kernel's boot, which containers of a host share, whatever they are called; by name where a boot is not known."""
-    boots = one.get("boot_id"), other.get("boot_id")
-    return boots[0] == boots[1] if all(boots) else one["host"] == other["host"]

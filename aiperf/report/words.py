@@ -9,7 +9,7 @@ from typing import Any
 
 from aiperf import units
 from aiperf.accounting.losses import Waterfall
-from aiperf.ranking.breaches import SIMULATED, Breach
+from aiperf.ranking.breaches import REAL_MACHINE, Breach
 from aiperf.report.facts import Report, RunFacts
 
 
@@ -148,7 +148,7 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
     A simulated run is out by what it is; its list, if there is one, is that of a real run of its configuration, and has a
     heading that says so. Elsewhere `standing` is heading enough. Options of one part of the configuration share a line.
     """
-    broken = [breach for breach in report.breaches if breach != SIMULATED]
+    broken = [breach for breach in report.breaches if breach.id != REAL_MACHINE]
     listed = list(map(_in_one_line, _together(broken)))
     if not report.run.is_simulated or not broken:
         return "", listed
@@ -167,7 +167,8 @@ def _together(broken: Sequence[Breach]) -> list[list[Breach]]:
 def _in_one_line(breaches: Sequence[Breach]) -> str:
     first = breaches[0]
     found = first.found if first.is_unknown else ", ".join(breach.found for breach in breaches)
-    return f"{', '.join(breach.rule for breach in breaches)}; found: {found}; to mend it: {first.remedy}"
+    remedies = ", ".join(dict.fromkeys(breach.remedy for breach in breaches))
+    return f"{', '.join(breach.rule for breach in breaches)}; found: {found}; to fix it: {remedies}"
 
 
 def _not_met(breaches: Sequence[Breach]) -> str:

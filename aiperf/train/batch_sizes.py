@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiperf.rules.search_space import STEPS
 from morphism import Graph, cost
 
 LEAST = 8
 """The smallest batch per accelerator, and the grain of all others."""
 LARGEST = 8192
 """No batch above it is tried: from here on larger ones are no faster, and train worse."""
+
+
+def bounds(
+    default: int, smallest: int | None, largest: int | None, training_images: int, ranks: int
+) -> tuple[int, int]:
+    """The batch before tuning and the largest that may be proposed, of what was declared (BatchConf), images and ranks.
+
+    >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2)
+    ((448, 8007), (64, 128))
+    """
+    return min(default, training_images // ranks), largest or max(smallest or LEAST, training_images // (STEPS * ranks))
 
 
 def smaller(batch: int) -> int | None:

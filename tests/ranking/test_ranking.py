@@ -1,49 +1,58 @@
-"""The rules of a ranked run, each with a run that breaks it and nothing else."""
+"""The rules of the two divisions, each with a run that breaks it and nothing else."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import aiperf.ranking.breaches as module
 from aiperf.config import RunConf, configure
 from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD, DataSet
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.ranking.breaches import IMAGES, SIMULATED, Candidate, breaches
-from aiperf.ranking.required import CHOSEN, FREE, JUDGED, REQUIRED, AtMost, Equals, Required, options
+from aiperf.ranking.breaches import REAL_MACHINE, breaches, judgements, options
+from aiperf.ranking.candidate import FACTS, NO_END, Candidate
+from aiperf.ranking.division import BUILT_IN, Rule, division
+from aiperf.ranking.law import AtMost, Equals, Has
 from tools.ranking_doc import inserted
 
-RANKING = ("schedule=ranking", "dataset=imagenet")
 SHAPE = WorkerShape(
     source="a test", device="NVIDIA A100-SXM4-80GB", accelerators=8, ranks=8, cores=64, memory_bytes=80 << 30
 )
+WORDS = {"ranking": ("schedule=ranking", "dataset=imagenet"), "quick": ()}
+"""What begins a run of each division."""
 
 
 def recorded(conf: RunConf) -> dict[str, Any]:
     """The configuration as a run of it writes it into its first line."""
     images = DataSet("imagenet", 1_281_167, 50_000, 1000, 224, 3, IMAGENET_MEAN, IMAGENET_STD)
-    return first_event(make_plan(conf, SHAPE, images), "test", 0.0).config
+    return first_event(make_plan(conf, SHAPE, images if conf.dataset.name == "imagenet" else None), "test", 0.0).config
 
 
-CONFIG = recorded(configure(RANKING))
+def images_of(name: str) -> dict[str, Any]:
+    """What a run of a division says of its images."""
+    law = division(name).rule("data-set").law
+    assert isinstance(law, Has)
+    return dict(law.values)
+
+
+CONFIG = {name: recorded(configure(words)) for name, words in WORDS.items()}
 RANKED = Candidate(
     is_simulated=False,
-    config=CONFIG,
-    images=IMAGES,
-    start_fingerprint="r50",
-    ranked_fingerprint="r50",
+    config=CONFIG["ranking"],
+    images=images_of("ranking"),
+    start_network="resnet50_v1",
     searchers=frozenset({"morphism"}),
     is_tuned=True,
     duration_seconds=43_200.0,
     warmup_seconds=3600.0,
     window_seconds=39_600.0,
     rolled_back_lines=0,
+    resumes=0,
+    workers_lost=0,
     end=43_200.0,
     end_reason="duration",
     precisions=frozenset({"bf16"}),
@@ -52,8 +61,28 @@ RANKED = Candidate(
     largest_mfu=0.4,
     nodes_checked=64,
     nodes_excluded=6,
-    beside_master=(),
+    beside_master=frozenset(),
+    space_differences=frozenset(),
 )
+QUICK = replace(
+    RANKED,
+    config=CONFIG["quick"],
+    images=images_of("quick"),
+    start_network="digits_small",
+    duration_seconds=180.0,
+    warmup_seconds=20.0,
+    window_seconds=160.0,
+    end=180.0,
+    largest_mfu=None,
+    beside_master=frozenset({"desk"}),
+)
+VALID = {"ranking": RANKED, "quick": QUICK}
+ON_OPTIONS = [(name, rule) for name in BUILT_IN for rule in division(name).rules if rule.option is not None]
+ON_FACTS = [(name, rule) for name in BUILT_IN for rule in division(name).rules if rule.fact is not None]
+
+
+def named(value: object) -> str:
+    return value.id if isinstance(value, Rule) else str(value)[:60]
 
 
 def without(plain: Mapping[str, Any], option: str) -> dict[str, Any]:
@@ -69,9 +98,9 @@ def having(plain: Mapping[str, Any], option: str, value: Any) -> dict[str, Any]:
     return {**plain, name: having(plain[name], rest, value) if rest else value}
 
 
-def another(required: Required) -> Any:
+def another(rule: Rule) -> Any:
     """A value that lies as near to the law as can be, and outside."""
-    match required.law:
+    match rule.law:
         case AtMost(bound):
             return bound + 1
         case Equals(bool() as value):
@@ -82,84 +111,117 @@ def another(required: Required) -> Any:
             return [*value[:-1], value[-1] + 1]
         case Equals(value):
             return 64 if value is None else f"{value}-2"
+        case law:
+            raise AssertionError(f"no option has a law like {law}")
 
 
-def test_the_defaults_of_the_ranking_schedule_break_none() -> None:
-    assert breaches(RANKED) == ()
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_defaults_of_a_divisions_schedule_break_none(name: str) -> None:
+    assert breaches(VALID[name], division(name)) == ()
 
 
-CHANGES: list[dict[str, Any]] = [
-    {"is_simulated": True},
-    *({"images": {**IMAGES, name: 10}} for name in IMAGES),
-    {"start_fingerprint": "other"},
-    {"start_fingerprint": None},
-    {"searchers": frozenset({"random"})},
-    {"is_tuned": False},
-    {"warmup_seconds": 3599.0},
-    {"duration_seconds": 7000.0, "end": 7000.0, "window_seconds": 3400.0},
-    {"duration_seconds": 3640.0, "end": 9000.0, "window_seconds": 40.0},
-    {"end_reason": "interrupted"},
-    {"end_reason": None},
-    {"precisions": frozenset({"fp8"})},
-    {"error": 0.31},
-    {"error": None},
-    {"largest_mfu": 1.01},
-    {"rolled_back_lines": 7},
-    {"largest_mfu": None},
-    {"precisions": frozenset()},
-    {"nodes_excluded": 7},
-    {"beside_master": ("n0",)},
-    {"beside_master": None},
-    {"images": {}},
-]
+CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "ranking": [
+        ("real-machine", {"is_simulated": True}),
+        *(("data-set", {"images": {**images_of("ranking"), name: 7}}) for name in images_of("ranking")),
+        ("data-set", {"images": {}}),
+        ("start", {"start_network": "another"}),
+        ("start", {"start_network": "resnet50_v1_5"}),
+        ("start", {"start_network": None}),
+        ("search", {"searchers": frozenset({"random", "morphism"})}),
+        ("tuning", {"is_tuned": False}),
+        ("warmup", {"warmup_seconds": 3599.0}),
+        ("window", {"duration_seconds": 7000.0, "end": 7000.0, "window_seconds": 3400.0}),
+        ("window", {"duration_seconds": 3640.0, "end": 9000.0, "window_seconds": 40.0}),
+        ("space", {"space_differences": frozenset({"space.largest_batch_size is 9, and 8 follows"})}),
+        ("space", {"space_differences": None}),
+        ("length", {"end_reason": "interrupted"}),
+        ("length", {"end_reason": NO_END}),
+        ("rollback", {"rolled_back_lines": 7}),
+        ("precision", {"precisions": frozenset({"fp8", "bf16"})}),
+        ("precision", {"precisions": frozenset()}),
+        ("error", {"error": 0.31}),
+        ("error", {"error": None}),
+        ("error", {"error": float("nan")}),
+        ("peak", {"largest_mfu": 1.01}),
+        ("peak", {"largest_mfu": None}),
+        ("master", {"beside_master": frozenset({"n0"})}),
+        ("master", {"beside_master": None}),
+        ("excluded", {"nodes_excluded": 7}),
+    ],
+    "quick": [
+        ("real-machine", {"is_simulated": True}),
+        *(("data-set", {"images": {**images_of("quick"), name: 7}}) for name in images_of("quick")),
+        ("start", {"start_network": "resnet20"}),
+        ("search", {"searchers": frozenset({"random"})}),
+        ("tuning", {"is_tuned": False}),
+        ("duration", {"duration_seconds": 179.0}),
+        ("warmup", {"warmup_seconds": 21.0}),
+        ("space", {"space_differences": frozenset({"space.largest_batch_size is 9, and 8 follows"})}),
+        ("length", {"end_reason": "interrupted"}),
+        ("undisturbed", {"workers_lost": 1}),
+        ("one-go", {"resumes": 1}),
+        ("precision", {"precisions": frozenset({"fp8"})}),
+        ("error", {"error": 0.31}),
+    ],
+}
 """Each breaks one rule and no other."""
+BREAKING = [(name, id, change) for name, changes in CHANGES.items() for id, change in changes]
 
 
-@pytest.mark.parametrize(
-    "change",
-    CHANGES,
-    ids=lambda change: str(change)[:60],
-)
-def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_fixes_it(change: dict[str, Any]) -> None:
-    found = breaches(replace(RANKED, **change))
+@pytest.mark.parametrize(("name", "id", "change"), BREAKING, ids=named)
+def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_fixes_it(
+    name: str, id: str, change: dict[str, Any]
+) -> None:
+    (found,) = breaches(replace(VALID[name], **change), division(name))
 
-    assert len(found) == 1
-    assert found[0].rule and found[0].found and found[0].remedy
+    assert found.id == id
+    assert found.rule and found.found and found.remedy and found.source
 
 
-def test_every_rule_that_is_written_is_listed_and_broken_by_a_run_above() -> None:
-    written = {each for each in vars(module).values() if returns(each) == "Breach | None"}
-
-    assert written == {*module.OF_THE_CONFIGURATION, *module.OF_THE_RESULT}
-    for rule in written:
-        assert any(rule(replace(RANKED, **change)) for change in CHANGES), rule.__name__
+def test_every_rule_on_a_fact_is_broken_by_a_run_above() -> None:
+    assert {(name, rule.id) for name, rule in ON_FACTS} == {(name, id) for name, id, _ in BREAKING}
 
 
-def returns(each: Any) -> str | None:
-    """What a function says that it gives."""
-    return inspect.get_annotations(each).get("return") if inspect.isfunction(each) else None
+def test_every_fact_that_a_rule_can_name_is_one_of_a_candidate_and_is_told_in_words() -> None:
+    there = {field.name for field in fields(Candidate)} | {"excluded_share"}
+
+    assert there >= FACTS.keys()
+    assert all(fact.told(RANKED) for name, fact in FACTS.items() if name not in ("beside_master", "space_differences"))
 
 
-@pytest.mark.parametrize("required", REQUIRED, ids=lambda required: required.option)
-def test_each_option_of_the_table_is_broken_alone_by_the_nearest_other_value(required: Required) -> None:
-    (found,) = breaches(replace(RANKED, config=having(CONFIG, required.option, another(required))))
+def test_of_excluded_nodes_a_run_that_allows_fewer_is_held_to_its_own_word() -> None:
+    strict = replace(RANKED, nodes_excluded=5, config=having(CONFIG["ranking"], "preflight.most_excluded", 0.05))
 
-    assert found.option == required.option and not found.is_unknown
-    assert found.found.startswith(f"{required.option}=")
+    assert [each.id for each in breaches(strict)] == ["excluded"]
+    assert breaches(replace(strict, nodes_excluded=3)) == ()
 
 
-@pytest.mark.parametrize("required", REQUIRED, ids=lambda required: required.option)
-def test_an_option_that_a_journal_does_not_say_is_unknown_and_no_pass(required: Required) -> None:
-    (found,) = breaches(replace(RANKED, config=without(CONFIG, required.option)))
+@pytest.mark.parametrize(("name", "rule"), ON_OPTIONS, ids=named)
+def test_each_option_of_the_table_is_broken_alone_by_the_nearest_other_value(name: str, rule: Rule) -> None:
+    assert rule.option is not None
+    changed = replace(VALID[name], config=having(CONFIG[name], rule.option, another(rule)))
 
-    assert found.option == required.option and found.is_unknown
+    (found,) = breaches(changed, division(name))
+
+    assert (found.id, found.option, found.is_unknown, found.line) == (rule.id, rule.option, False, 1)
+    assert found.found.startswith(f"{rule.option}=")
+
+
+@pytest.mark.parametrize(("name", "rule"), ON_OPTIONS, ids=named)
+def test_an_option_that_a_journal_does_not_say_is_unknown_and_no_pass(name: str, rule: Rule) -> None:
+    assert rule.option is not None
+
+    (found,) = breaches(replace(VALID[name], config=without(CONFIG[name], rule.option)), division(name))
+
+    assert found.option == rule.option and found.is_unknown
 
 
 def test_a_run_whose_every_name_is_right_and_whose_values_are_not_breaks_each_rule_on_them() -> None:
     """The run that an audit found to break none."""
     conf = configure(
         [
-            *RANKING,
+            *WORDS["ranking"],
             "schedule.epochs=[1,1,1,1]",
             "schedule.warmup_rounds=0",
             "hpo.startup_trials=1000000",
@@ -188,26 +250,41 @@ def test_a_run_whose_every_name_is_right_and_whose_values_are_not_breaks_each_ru
     }
 
 
-def test_every_option_of_a_run_is_required_or_judged_or_free_with_a_reason_and_in_one_of_these_alone() -> None:
-    tables = [[each.option for each in REQUIRED], list(JUDGED), list(FREE)]
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_option_of_a_run_is_required_or_judged_or_free_with_a_reason_and_in_one_of_these_alone(
+    name: str,
+) -> None:
+    held_to = division(name)
 
-    listed = [option for table in tables for option in table]
+    assert sorted(held_to.options()) == sorted(options(CONFIG[name]))
+    assert all(held_to.free.values())
 
-    assert sorted(listed) == sorted(options(CONFIG))
-    assert all(JUDGED.values()) and all(FREE.values())
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_what_fixes_broken_options_are_options_of_a_run_that_keeps_the_rules(name: str) -> None:
+    remedies = {rule.option: rule.remedy for rule in division(name).rules if rule.option is not None}
+    left_out = {option for option, remedy in remedies.items() if remedy == f"leave {option} out"}
+    words = {remedy for option, remedy in remedies.items() if option not in left_out}
+
+    config = recorded(configure([*WORDS[name], *sorted(words)]))
+
+    assert breaches(replace(VALID[name], config=config), division(name)) == ()
+    assert all(options(CONFIG[name])[option] is None for option in left_out)
+    assert {word.partition("=")[0] for word in words} == remedies.keys() - left_out - {"space.tuning_from_round"}
 
 
 @pytest.mark.parametrize(
     ("part", "chosen", "outcome"),
     [("searcher", "random", {"searchers": frozenset({"random"})}), ("hpo", "off", {"is_tuned": False})],
 )
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_another_choice_is_one_breach_and_not_one_for_each_option_that_it_does_not_have(
-    part: str, chosen: str, outcome: dict[str, Any]
+    name: str, part: str, chosen: str, outcome: dict[str, Any]
 ) -> None:
-    assert part in CHOSEN
-    config = recorded(configure([*RANKING, f"{part}={chosen}"]))
+    assert part in division(name).chosen
+    config = recorded(configure([*WORDS[name], f"{part}={chosen}"]))
 
-    (found,) = breaches(replace(RANKED, config=config, **outcome))
+    (found,) = breaches(replace(VALID[name], config=config, **outcome), division(name))
 
     assert not found.is_unknown and found.option is None
 
@@ -228,9 +305,16 @@ def test_a_peak_that_is_unknown_names_what_it_is_missing_for() -> None:
 
 
 def test_all_breaches_are_listed_at_once() -> None:
-    config = having(CONFIG, "batch.default", 1)
+    config = having(CONFIG["ranking"], "batch.default", 1)
 
     assert len(breaches(replace(RANKED, images={}, error=None, end_reason="interrupted", config=config))) == 4
+
+
+def test_a_breach_names_the_line_of_a_value_that_its_law_does_not_allow_and_of_several_the_first() -> None:
+    lines = {("precisions", "bf16"): 9, ("precisions", "fp8"): 40, ("precisions", "int8"): 31}
+    run = replace(RANKED, precisions=frozenset({"bf16", "fp8", "int8"}), lines=lines)
+
+    assert [each.line for each in breaches(run)] == [31]
 
 
 def test_a_simulated_run_is_held_to_nothing_that_was_invented() -> None:
@@ -240,24 +324,28 @@ def test_a_simulated_run_is_held_to_nothing_that_was_invented() -> None:
         precisions=frozenset({"simulated"}),
         error=0.9,
         largest_mfu=7.0,
-        end_reason=None,
+        end_reason=NO_END,
         end=9.0,
         window_seconds=5.0,
         beside_master=None,
     )
 
-    assert breaches(invented) == (SIMULATED,)
+    assert [each.id for each in breaches(invented)] == [REAL_MACHINE]
+    outcomes = {each.rule.id: each.outcome for each in judgements(invented, division("ranking"))}
+    assert outcomes["error"] == outcomes["peak"] == outcomes["length"] == "not looked at"
 
 
 def test_a_simulated_run_is_told_what_a_real_run_of_its_configuration_would_break_as_well() -> None:
     changed = replace(RANKED, searchers=frozenset({"random"}), warmup_seconds=60.0, duration_seconds=120.0, end=120.0)
-    changed = replace(changed, window_seconds=60.0, config=having(CONFIG, "schedule.patience", 1))
+    changed = replace(changed, window_seconds=60.0, config=having(CONFIG["ranking"], "schedule.patience", 1))
 
     assert len(breaches(changed)) == 4
-    assert breaches(replace(changed, is_simulated=True)) == (SIMULATED, *breaches(changed))
+    (first, *others) = breaches(replace(changed, is_simulated=True))
+    assert first.id == REAL_MACHINE
+    assert tuple(others) == breaches(changed)
 
 
-def test_the_page_prints_the_tables_as_they_are() -> None:
+def test_the_page_prints_the_rules_as_they_are() -> None:
     page = (Path(__file__).parents[2] / "docs/benchmark.md").read_text()
 
     assert inserted(page) == page, "run: python -m tools.ranking_doc"

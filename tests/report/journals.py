@@ -36,11 +36,15 @@ from aiperf.journal.events import (
     TrialStarted,
     WorkerJoined,
     WorkerLost,
+    WorkerShape,
 )
 from aiperf.journal.first_line import config_hash
 from aiperf.rules.limits import ScheduleConf
+from aiperf.rules.search_space import recorded
+from aiperf.train.batch_sizes import bounds
 from morphism import Budget, Graph, apply, cost, encode_morph, legal, start
 from morphism.codec import encode
+from searchers.history import Space
 from searchers.searcher_config import MorphismConf, TpeConf
 from tests.journals import positioned
 
@@ -104,7 +108,18 @@ def started(shape: Shape, graph: Graph) -> RunStarted:
             seed=shape.seed,
         )
     )
-    config["space"] = {"tuning_from_round": 4}
+    workers = WorkerShape(
+        source="invented",
+        device=shape.device,
+        accelerators=0,
+        ranks=shape.ranks,
+        cores=1,
+        memory_bytes=12_000_000_000,
+    )
+    default, largest = bounds(64, None, None, shape.training_images, shape.ranks)
+    memory = int(0.9 * workers.memory_bytes)
+    space = Space(graph, Budget.of(graph, factor=4.0, memory_bytes=memory, batch=32), default, None, largest, 4)
+    config["space"] = recorded(space)
     return RunStarted(
         at=0.0,
         schema=SCHEMA,
@@ -123,6 +138,7 @@ def started(shape: Shape, graph: Graph) -> RunStarted:
             "channels": 1,
             "is_full_imagenet": False,
         },
+        shape=workers,
         duration_seconds=shape.duration,
         warmup_seconds=shape.warmup,
         versions=dict(VERSIONS),

@@ -20,8 +20,7 @@ import pytest
 
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import Journal
-from aiperf.ranking.breaches import SIMULATED, of_option
-from aiperf.ranking.required import offences
+from aiperf.ranking.breaches import REAL_MACHINE
 from aiperf.report.gather import gather
 from aiperf.report.palette import COLOURS
 from aiperf.report.text import closing_lines
@@ -123,8 +122,8 @@ def test_the_score_heads_the_page_and_what_keeps_the_run_unranked_stands_beside_
     assert report.score.flops_per_second is not None
     assert f"{report.score.flops_per_second / 1e9:.1f} GFLOPS" in text
     assert "Outside the ranking" in text
-    assert "data set 'digits', not all of ImageNet" in text
-    assert "to mend it: dataset=imagenet" in text
+    assert "data set 'digits' (name digits, training_images 1437" in text
+    assert "to fix it: dataset=imagenet" in text
     assert "were not measured" in text
 
 
@@ -365,7 +364,7 @@ def test_closing_lines_say_score_doubts_standing_and_where_the_report_is() -> No
 
 def test_rules_that_a_real_run_would_break_too_are_no_findings_of_the_simulation(tmp_path: Path) -> None:
     report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
-    broken = [each for each in report.breaches if each != SIMULATED]
+    broken = [each for each in report.breaches if each.id != REAL_MACHINE]
     heading = (
         f"A real run of this configuration could not be ranked either: {len(broken)} rules of a ranked run are not met."
     )
@@ -375,7 +374,7 @@ def test_rules_that_a_real_run_would_break_too_are_no_findings_of_the_simulation
 
     below = lines[lines.index(heading) + 1 :]
     assert lines[lines.index(heading) - 1].startswith("Simulated: ")
-    assert all("; to mend it: " in line for line in below)
+    assert all("; to fix it: " in line for line in below)
     assert [sum(each.rule in line for line in below) for each in broken] == [1] * len(broken)
     assert not any("a real machine" in line or "interrupted" in line for line in below)
     assert "UTC" not in page  # a virtual clock knows no date
@@ -393,30 +392,34 @@ def test_a_real_run_outside_the_ranking_has_one_heading_over_what_keeps_it_out()
     assert unknown == 1
     below = lines[first + 1 :]
     assert [sum(each.rule in line for line in below) for each in report.breaches] == [1] * len(report.breaches)
-    assert all("; found: " in line and "; to mend it: " in line for line in below)
+    assert all("; found: " in line and "; to fix it: " in line for line in below)
 
 
 def test_options_of_one_part_of_the_configuration_share_a_line_and_unknown_ones_another() -> None:
+    first, *others = SMALL
+    assert isinstance(first, RunStarted)
     config = {
-        **gather(SMALL).run.config,
+        **first.config,
         "batch": {"default": 64, "smallest": 64, "largest": 128},
         "hpo": {"name": "tpe"},
     }
-    found = tuple(map(of_option, offences(config)))
+    found = gather([msgspec.structs.replace(first, config=config), *others]).breaches
     broken = [each for each in found if (each.option or "").startswith("batch.")]
-    unknown = [each for each in found if each.is_unknown]
+    unknown = [each for each in found if each.is_unknown and each.option]
 
     _, lines = broken_rules(replace(gather(SMALL), breaches=(*broken, *unknown)))
 
     assert [line.split("; found: ")[1] for line in lines] == [
-        "batch.default=64, batch.smallest=64, batch.largest=128; to mend it: as schedule=ranking has it",
-        "unknown: this journal does not say; to mend it: a run of this release",
+        "batch.default=64, batch.smallest=64, batch.largest=128; "
+        "to fix it: batch.default=448, leave batch.smallest out, leave batch.largest out",
+        "unknown: this journal does not say; to fix it: a run of this release",
     ]
 
 
 def test_a_simulated_run_by_the_rules_says_only_that_it_is_simulated() -> None:
     simulated = gather(invented(Shape(workers=2, simulated=True)))
 
-    lines = closing_lines(replace(simulated, breaches=(SIMULATED,)))
+    alone = tuple(breach for breach in simulated.breaches if breach.id == REAL_MACHINE)
+    lines = closing_lines(replace(simulated, breaches=alone))
 
     assert lines[-1].strip().startswith("Simulated: virtual clock")

@@ -11,12 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from aiperf.ranking.breaches import LARGEST_ERROR
+from aiperf.ranking.division import largest_error
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
 from aiperf.report.palette import BLUE, BLUE_PALE, LINE, MUTED, SHADE, SKY, VERMILION
 from aiperf.report.words import interval_meaning
-from aiperf.units import count, duration, flops_per_second, scale
+from aiperf.units import count, duration, flops_per_second, scale, share
 from aiperf.units import error as as_error
 
 
@@ -165,7 +165,8 @@ def _errors(figure: Figure, report: Report) -> None:
         zorder=3,
     )
     high = min(1.0, max(point.error for point in points) * 1.2)
-    low = min(points[-1].best, LARGEST_ERROR) / 1.35
+    bound = largest_error()
+    low = min(points[-1].best, bound) / 1.35
     axes.set_ylim(low, high)
     coarse = [tick for tick in ERROR_TICKS if low <= tick <= high]
     ticks = coarse if high / low > 6 else [tick for tick in FINE_ERROR_TICKS if low <= tick <= high]
@@ -178,13 +179,13 @@ def _errors(figure: Figure, report: Report) -> None:
         "textcoords": "offset points",
         "annotation_clip": False,
     }
-    if 0.75 * high > LARGEST_ERROR:  # nearer to the top its name would run into the legend
-        axes.axhline(LARGEST_ERROR, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
+    if 0.75 * high > bound:  # nearer to the top its name would run into the legend
+        axes.axhline(bound, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
         axes.annotate(
-            "ranked\n≤ 30 %",
-            (1, LARGEST_ERROR),
+            f"ranked\n≤ {share(bound, 0)}",
+            (1, bound),
             xytext=(5, 0),
-            va="bottom" if best <= LARGEST_ERROR else "top",
+            va="bottom" if best <= bound else "top",
             color=MUTED.light,
             fontsize=8.5,
             **margin,
@@ -193,7 +194,7 @@ def _errors(figure: Figure, report: Report) -> None:
         f"best\n{as_error(best)}",
         (1, best),
         xytext=(5, 0),
-        va="top" if best <= LARGEST_ERROR else "bottom",
+        va="top" if best <= bound else "bottom",
         color=VERMILION.light,
         fontweight="bold",
         fontsize=9,

@@ -1,0 +1,225 @@
+"""What a rule may demand of one value: a small closed vocabulary, which a division's YAML is written in. No code stands there.
+
+equals: 6                   just this value; 1 is not true, and 20 is 20.0
+at_most: 0.3                a number up to this one
+at_most: {option: a.b}      a number up to that which the run's own configuration has there
+at_least: 3600              a number from this one on
+one_of: [bf16, fp16]        one of these; of several values each of them
+has: {classes: 1000}        a table with these entries, whatever else stands in it
+empty: true                 several values, and none is there
+all_of: [{...}, {...}]      each of these laws
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+Plain = str | int | float | bool | None | list[Any]
+Kind = Literal["truth", "number", "word", "words", "table"]
+"""What a fact is: true or false, a number, a text, several texts, or named values."""
+
+
+class NoLaw(ValueError):
+    """What stands where a law should, and is none. The text says what a law is, and what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    value: Plain
+
+    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        return _is_same(found, self.value)
+
+    def __str__(self) -> str:
+        return written(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    bound: float
+
+    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """A text, a list or none is no number."""
+        return _is_number(found) and found <= self.bound
+
+    def __str__(self) -> str:
+        return f"at most {written(self.bound)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AtMostOption:
+    option: str
+
+    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Where the configuration does not say, this is no bound: that the option is missing is for a rule on it to tell."""
+        bound = options.get(self.option)
+        return _is_number(found) and (bound is None or found <= bound)
+
+    def __str__(self) -> str:
+        return f"at most {self.option}"
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    bound: float
+
+    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        return _is_number(found) and found >= self.bound
+
+    def __str__(self) -> str:
+        return f"at least {written(self.bound)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    values: tuple[Plain, ...]
+
+    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        several = found if isinstance(found, frozenset | tuple) else (found,)
+        return all(any(_is_same(each, value) for value in self.values) for each in several)
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(written, self.values))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    values: tuple[tuple[str, Plain], ...]
+
+    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        return all(name in found and _is_same(found[name], value) for name, value in self.values)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {written(value)}" for name, value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        return not found
+
+    def __str__(self) -> str:
+        return "none"
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    laws: tuple[Law, ...]
+
+    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        return all(law.holds(found, options) for law in self.laws)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.laws))
+
+
+Law = Equals | AtMost | AtMostOption | AtLeast | OneOf | Has | Empty | AllOf
+WORDS = ("equals", "at_most", "at_least", "one_of", "has", "empty", "all_of")
+
+
+def law_of(told: Any) -> Law:
+    """The law that a mapping of one of WORDS to its value says.
+
+    Raises:
+        NoLaw: it says none.
+    """
+    if not isinstance(told, dict) or len(told) != 1 or next(iter(told)) not in WORDS:
+        raise NoLaw(f"a law is one of {', '.join(WORDS)} with its value; found {told!r}")
+    ((word, value),) = told.items()
+    match word, value:
+        case "equals", _ if _is_plain(value):
+            return Equals(value)
+        case "at_most", {"option": str(option)} if len(value) == 1:
+            return AtMostOption(option)
+        case "at_most", int() | float() if _is_number(value):
+            return AtMost(value)
+        case "at_least", int() | float() if _is_number(value):
+            return AtLeast(value)
+        case "one_of", [_, *_] if all(map(_is_plain, value)):
+            return OneOf(tuple(value))
+        case "has", dict() if value and all(isinstance(name, str) and _is_plain(each) for name, each in value.items()):
+            return Has(tuple(value.items()))
+        case "empty", True:
+            return Empty()
+        case "all_of", [_, _, *_]:
+            return AllOf(tuple(map(law_of, value)))
+    raise NoLaw(f"{word} takes {_TAKES[word]}; found {value!r}")
+
+
+_TAKES = {
+    "equals": "a text, a number, true, false, null or a list of them",
+    "at_most": "a number, or {option: NAME}",
+    "at_least": "a number",
+    "one_of": "a list of one value or more",
+    "has": "names, each with its value",
+    "empty": "true",
+    "all_of": "a list of two laws or more",
+}
+
+
+def fits(law: Law, kind: Kind) -> str | None:
+    """Why a law can never hold of a fact of such a kind; None: it can."""
+    match law:
+        case AtMost() | AtMostOption() | AtLeast():
+            return None if kind == "number" else "it is about a number"
+        case Has():
+            return None if kind == "table" else "it is about a table"
+        case Empty():
+            return None if kind == "words" else "it is about several values"
+        case OneOf(values):
+            wrong = [value for value in values if not _is_of(value, "word" if kind == "words" else kind)]
+            return f"it never has the value {written(wrong[0])}" if wrong else None
+        case Equals(value):
+            return None if _is_of(value, kind) else f"it never has the value {written(value)}"
+        case AllOf(laws):
+            return next((why for each in laws if (why := fits(each, kind)) is not None), None)
+        case _:
+            assert_never(law)
+
+
+def written(value: Any) -> str:
+    """As on the command line."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case list() | tuple():
+            return f"[{','.join(map(written, value))}]"
+        case _:
+            return str(value)
+
+
+def _is_of(value: Plain, kind: Kind) -> bool:
+    match kind:
+        case "truth":
+            return isinstance(value, bool)
+        case "number":
+            return _is_number(value)
+        case "word":
+            return isinstance(value, str)
+        case "words" | "table":
+            return False
+        case _:
+            assert_never(kind)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_same(found: Any, value: Any) -> bool:
+    """1 is not True, and 20 is 20.0; in lists too."""
+    if isinstance(found, list) and isinstance(value, list):
+        return len(found) == len(value) and all(map(_is_same, found, value))
+    return bool(found == value) and isinstance(found, bool) == isinstance(value, bool)

@@ -1,0 +1,149 @@
+"""`python -m aiperf check`: what people, programs and CI systems are told, and the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+import yaml
+
+from aiperf.config import configure
+from aiperf.journal.events import RunEnded, WorkerShape
+from aiperf.planning.plan import first_event, make_plan
+from aiperf.ranking.division import division
+from tests.cli.user import User, write_run
+
+SHAPE = WorkerShape(source="a test", device="a processor", accelerators=0, ranks=2, cores=2, memory_bytes=4 << 30)
+OURS = {
+    "division": "ours",
+    "title": "runs that ended",
+    "chosen": {},
+    "rules": [
+        {
+            "id": "length",
+            "text": "the declared length is run to its end",
+            "source": ["decided"],
+            "fact": "end_reason",
+            "law": {"equals": "duration"},
+            "remedy": "another run",
+        }
+    ],
+    "judged": {},
+    "free": {},
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    """A default run of which nothing is known but its beginning and end: it has a name that no XML may have."""
+    line = first_event(make_plan(configure([]), SHAPE), "quick", 1_795_262_400.0)
+    line = msgspec.structs.replace(line, dataset={**line.dataset, "name": "digi\x1b[2J<&>\x00"})
+    return str(write_run(tmp_path / "runs" / "quick", [line, RunEnded(at=180.0, reason="duration")]))
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> str:
+    file = tmp_path / "ours.yaml"
+    file.write_text(yaml.safe_dump(OURS))
+    return str(file)
+
+
+def test_a_run_that_keeps_all_rules_is_valid_by_words_json_and_status(aiperf: User, run: str, ours: str) -> None:
+    told, as_json = aiperf("check", run, "--division", ours), aiperf("check", run, "--division", ours, "--json")
+
+    assert (told.status, as_json.status) == (0, 0)
+    assert told.out.startswith("quick by the rules of 'ours' (runs that ended): valid, of 1 rules")
+    assert json.loads(as_json.out) == {
+        "run": "quick",
+        "division": "ours",
+        "is_valid": True,
+        "rules": {"length": "kept"},
+        "breaches": [],
+    }
+
+
+def test_every_breach_is_told_at_once_with_source_line_and_remedy_and_the_status_is_1(aiperf: User, run: str) -> None:
+    told = aiperf("check", run)
+
+    assert told.status == 1
+    assert "not valid: " in told.out.splitlines()[0]
+    for id in ("data-set", "start", "warmup", "window", "epochs", "default-batch", "error", "precision"):
+        assert f"  {id}: {division('ranking').rule(id).text} [" in told.out
+    assert "found: schedule.epochs=[6,9,12,15] (line 1 of the journal)" in told.out
+    assert "to fix it: schedule.epochs=[15,30,45,60]" in told.out
+    assert "\x1b" not in told.out and "\x00" not in told.out
+
+
+def test_json_holds_each_breach_with_all_that_people_are_told(aiperf: User, run: str) -> None:
+    told = json.loads(aiperf("check", run, "--division", "quick", "--json").out)
+
+    assert {each["id"]: each["is_unknown"] for each in told["breaches"]} == {
+        "data-set": False,
+        "precision": True,
+        "error": False,
+    }
+    (first, *_) = told["breaches"]
+    assert first["law"].startswith("images: name digits, ") and first["line"] == 1 and first["source"] == ["decided"]
+    assert set(told["rules"].values()) == {"kept", "broken", "unknown"}
+
+
+def test_junit_has_a_case_for_each_rule_a_failure_for_a_broken_one_and_an_error_for_an_unknown_one(
+    aiperf: User, run: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "check.xml"
+
+    aiperf("check", run, "--division", "quick", "--junit", str(file))
+
+    suites = ElementTree.fromstring(file.read_bytes())
+    (suite,) = suites
+    rules = division("quick").rules
+    assert (suites.tag, suite.tag) == ("testsuites", "testsuite")
+    assert [case.get("name") for case in suite] == [rule.id for rule in rules]
+    outcomes = {case.get("name"): [each.tag for each in case] for case in suite if len(case)}
+    assert outcomes == {"data-set": ["failure"], "precision": ["error"], "error": ["failure"]}
+    counts = {name: int(suite.get(name, "")) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": len(rules), "failures": 2, "errors": 1, "skipped": 0}
+    failure = suite.find("testcase[@name='data-set']/failure")
+    assert (
+        failure is not None
+        and "digi" in failure.get("message", "")
+        and "to fix it: dataset=digits" in (failure.text or "")
+    )
+
+
+def test_of_a_simulated_run_what_was_invented_is_skipped_and_not_passed(aiperf: User, run: str, tmp_path: Path) -> None:
+    line = first_event(make_plan(configure(["+cluster=simulated", "dataset=digits"]), SHAPE), "simulated", 0.0)
+    line = msgspec.structs.replace(line, simulated=True)
+    simulated = write_run(tmp_path / "simulated", [line, RunEnded(at=180.0, reason="duration")])
+
+    told = json.loads(aiperf("check", str(simulated), "--division", "quick", "--json").out)
+
+    assert {id for id, outcome in told["rules"].items() if outcome == "broken"} == {"real-machine"}
+    assert told["rules"]["error"] == "not looked at" and not told["is_valid"]
+
+
+@pytest.mark.parametrize("what", ["no run", "no division", "damaged", "no place for the file"])
+def test_what_cannot_be_judged_ends_with_2_and_says_why(aiperf: User, run: str, what: str) -> None:
+    words = {
+        "no run": ("check", "nowhere"),
+        "no division": ("check", run, "--division", "quik"),
+        "damaged": ("check", run),
+        "no place for the file": ("check", run, "--junit", f"{run}/a/b.xml"),
+    }[what]
+    if what == "damaged":
+        journal = Path(run) / "journal.jsonl"
+        journal.write_bytes(journal.read_bytes().replace(b"duration", b"DURATION"))
+
+    told = aiperf(*words)
+
+    assert told.status == 2 and told.err.startswith("aiperf: ") and "Traceback" not in told.err
+
+
+def test_score_and_check_say_the_same_of_a_run(aiperf: User, run: str) -> None:
+    scored = json.loads(aiperf("score", run, "--json").out)["ranking"]
+    checked = json.loads(aiperf("check", run, "--json").out)["breaches"]
+
+    assert scored == [{name: value for name, value in each.items() if name != "law"} for each in checked]

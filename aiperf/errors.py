@@ -107,3 +107,7 @@ class NotAsAnnounced(AiperfError):
 
 class BundleRefused(AiperfError):
     """An archive that is no submission, or that would harm whoever unpacks it."""
+
+
+class BadPower(AiperfError):
+    """A form or a table of an external power meter that cannot be read as one."""

@@ -31,8 +31,14 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
 
     report = report_of(run_folder(arguments.run))
     if arguments.json:
+        energy = None if report.energy is None else asdict(report.energy)
         losses = None if report.losses is None else asdict(report.losses)
-        print(json.dumps(as_json(report.score) | {"ranking": ranking(report.breaches), "losses": losses}, indent=2))
+        print(
+            json.dumps(
+                as_json(report.score) | {"ranking": ranking(report.breaches), "losses": losses, "energy": energy},
+                indent=2,
+            )
+        )
         return 0
     from aiperf.report.text import closing_lines
 

@@ -14,6 +14,7 @@ from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.ranking.breaches import Breach
+from aiperf.system.energy import EnergyFacts
 from aiperf.system.telemetry import Doubt, Telemetry
 
 
@@ -320,3 +321,5 @@ class Report:
     architecture: Architecture | None
     telemetry: Telemetry | None
     """None: not measured, or nothing was recorded in the window."""
+    energy: EnergyFacts | None
+    """By counters, samples and external meters, with FLOPS/W and its level. None: no power was measured."""

@@ -38,6 +38,8 @@ from aiperf.report.nodes import clock_offsets, nodes
 from aiperf.report.nodes import doubts as of_preflight
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
+from aiperf.system.energy import EnergyFacts, energy_doubts, energy_facts
+from aiperf.system.meters import Meter
 from aiperf.system.telemetry import Doubt, Limits, Telemetry, died, doubts
 
 CURVE_POINTS = 240
@@ -53,7 +55,18 @@ def unmeasured(window: tuple[float, float], clock_offsets: Mapping[str, float]) 
     """The telemetry of a run that recorded none."""
 
 
-def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) -> Report:
+MeterSource = Callable[[float, tuple[float, float], float], tuple[Meter, ...]]
+"""Reads a run's external power meters, given its beginning (seconds since 1970), its window and its end."""
+
+
+def unmetered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
+    """A run without external meters."""
+    return ()
+
+
+def gather(
+    events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured, meters: MeterSource = unmetered
+) -> Report:
     """The Report of a journal's events, read once and in order."""
     run = collect(events)
     work_log = run.work_log
@@ -61,16 +74,18 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
     inside = window(work_log)
     end = work_log.at if work_log.ended is None else work_log.ended.at
     measured = telemetry((inside.start, inside.end), clock_offsets(run.checks)) if inside.seconds > 0 else None
+    metered = meters(run.started.started_unix, (inside.start, inside.end), end) if inside.seconds > 0 else ()
     used = utilisation(run, inside)
     architecture = best_architecture(run)
     spent = time_breakdown(work_log, inside)
     there = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
+    energy = energy_facts(measured, metered, _hosts(run, worked_until), result.flops_per_second)
     return Report(
         run=_run(run, end),
         score=result,
         breaches=breaches(candidate(run, inside, result, used.mfu_busy)),
-        doubts=_doubts(run, result, measured, worked_until),
+        doubts=_doubts(run, result, measured, energy, worked_until),
         curve=curve(work_log, CURVE_POINTS),
         errors=_errors(run),
         error_points=len(run.error),
@@ -88,6 +103,7 @@ def gather(events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured) 
         tree=tree(run.trials, run.best),
         architecture=architecture,
         telemetry=measured,
+        energy=energy,
     )
 
 
@@ -266,14 +282,25 @@ def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:
     return {number: at for number, at in last if at > inside.start}
 
 
+def _hosts(run: Collected, workers: Iterable[int]) -> frozenset[str]:
+    """Of those workers."""
+    joined = [run.workers[number] for number in workers]
+    return frozenset(host for each in joined for host in (each.hosts or (each.host,)))
+
+
 def _doubts(
-    run: Collected, result: Score, measured: Telemetry | None, worked_until: dict[int, float]
+    run: Collected,
+    result: Score,
+    measured: Telemetry | None,
+    energy: EnergyFacts | None,
+    worked_until: dict[int, float],
 ) -> tuple[Doubt, ...]:
     is_simulated = run.started.simulated
     found = [Doubt(text, "doubt") for text in result.doubts]
     found += of_preflight(run.checks, run.started.config, is_simulated=is_simulated)
     if measured is not None:
         found += doubts(measured, Limits())
+    found += () if energy is None else energy_doubts(energy)
     if measured is not None and measured.workers:
         found += died(measured, worked_until, Limits())
     if (measured is None or not measured.workers) and not is_simulated:

@@ -23,6 +23,7 @@ SECTIONS = (
     ("workers", "Workers"),
     ("accelerators", "Accelerators"),
     ("devices", "Utilisation"),
+    ("energy", "Energy"),
     ("operations", "Operations"),
     ("tree", "Tree"),
     ("architecture", "Best architecture"),
@@ -48,6 +49,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
             [_figure(by_name["accelerators"]), table(tables.availability(report))],
         ),
         section("devices", "Utilisation and memory over time", [_figure(by_name["devices"]), _devices(telemetry)]),
+        section("energy", "Energy", _energy(report)),
         section("operations", "Accuracy against operations", [_figure(by_name["operations"])]),
         section("tree", "Tree of architectures", [_figure(by_name["tree"])]),
         section("architecture", "Best architecture", [_architecture(report, architecture)]),
@@ -172,6 +174,11 @@ def _trials(report: Report) -> str:
 def _losses(report: Report) -> list[str]:
     shown = tables.losses(report)
     return [] if shown is None else [table(shown)]
+
+
+def _energy(report: Report) -> list[str]:
+    shown = [each for each in (tables.energy(report), tables.energy_level(report)) if each is not None]
+    return [table(each) for each in shown] or ['<p class="empty">Power of the devices: not measured.</p>']
 
 
 def _time(report: Report) -> str:

@@ -355,6 +355,64 @@ def telemetry(report: Report) -> Table | None:
     return Table("telemetry", "Devices over the valid window", columns, rows, True, footnote)
 
 
+def energy(report: Report) -> Table | None:
+    """Energy by each way that it was measured, side by side; None where none was."""
+    if report.energy is None:
+        return None
+    columns = (
+        Column("measured on"),
+        Column("devices", True),
+        Column("measured", True, "of the window's device-seconds; the rest are gaps, and in no figure"),
+        Column("power", True, "mean of the time that was measured"),
+        Column("energy", True),
+        Column("by counters", True, "in the seconds that both tell"),
+        Column("by samples", True, "in the same seconds, by the trapezoidal rule"),
+        Column("they differ by", True, "samples ÷ counters − 1"),
+        Column("at most", True, "of one device"),
+        Column("FLOPS/W", True, "score ÷ power, of these alone"),
+    )
+
+    def told(value: float | None, unit: str) -> Cell:
+        return Cell("—", -1.0) if value is None else Cell(units.si(value, unit), value)
+
+    def part(value: float | None) -> Cell:
+        return Cell("—", -1.0) if value is None else Cell(units.share(value), value)
+
+    rows = tuple(
+        _row(
+            one.scope,
+            Cell(units.count(one.devices), one.devices),
+            part(one.measured_share),
+            told(one.watts, "W"),
+            told(one.joules, "J"),
+            told(one.counted_joules, "J"),
+            told(one.sampled_joules, "J"),
+            part(one.disagreement),
+            part(one.worst_disagreement),
+            told(one.flops_per_watt, "FLOPS/W"),
+        )
+        for one in report.energy.scopes
+    )
+    restarts = sum(one.counter_restarts for one in report.energy.scopes)
+    footnote = "A dash was not measured. No gap is filled in; docs/energy.md says how each figure is made."
+    if restarts:
+        footnote += f" Counters began anew {units.count(restarts)} times; samples tell that time, where there are any."
+    return Table("energy", "Energy over the valid window", columns, rows, footnote=footnote)
+
+
+def energy_level(report: Report) -> Table | None:
+    """The level of the EE HPC Working Group's methodology, aspect by aspect; None where no power was measured."""
+    if report.energy is None:
+        return None
+    columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for the next level"))
+    rows = tuple(
+        _row(aspect.name, str(aspect.level), aspect.found, aspect.missing or "—")
+        for aspect in report.energy.level.aspects
+    )
+    caption = f"Power measured by {report.energy.of}: {words.energy_level(report.energy)}"
+    return Table("energy-level", caption, columns, rows, footnote="The level is that of the lowest aspect.")
+
+
 def run(report: Report) -> Table:
     """What the run was."""
     facts = report.run

@@ -39,6 +39,8 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
         yield f"  {between}"
     if (lost := words.largest_losses(report)) is not None:
         yield f"  largest losses: {lost}"
+    if (power := words.power(report)) is not None:
+        yield f"  {power}"
     if (report.availability.share or 1.0) < FULL:
         yield f"  {words.availability_meaning(report).removesuffix('.')}"
     if score.wasted_flops:

@@ -11,6 +11,7 @@ from aiperf import units
 from aiperf.accounting.losses import Waterfall
 from aiperf.ranking.breaches import REAL_MACHINE, Breach
 from aiperf.report.facts import Report, RunFacts
+from aiperf.system.energy import EnergyFacts
 
 
 def score_title(run: RunFacts) -> str:
@@ -106,6 +107,29 @@ def waterfall_top(fallen: Waterfall) -> str:
     """`2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`."""
     top = units.flops_per_second(fallen.top_flops_per_second)
     return f"{top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
+
+
+def power(report: Report) -> str | None:
+    """`power 2.41 kW of 8 accelerators, 99.8 % of the window measured · 17.2 GFLOPS/W of these alone · below EEHPC Level 1: …`;
+    None where none was measured."""
+    energy = report.energy
+    if energy is None:
+        return None
+    best = energy.best
+    watts = units.NOT_MEASURED if best.watts is None else units.si(best.watts, "W")
+    whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else best.scope.removesuffix('s')}"
+    text = f"power {watts} of {whose}, {units.share(best.measured_share)} of the window measured"
+    if best.flops_per_watt is not None:
+        alone = "" if best.scope == "meters" else " of these alone"
+        text += f" · {units.si(best.flops_per_watt, 'FLOPS/W')}{alone}"
+    return f"{text} · {energy_level(energy)}"
+
+
+def energy_level(energy: EnergyFacts) -> str:
+    """`EEHPC Level 1`, or `below EEHPC Level 1, which the Green500 asks for`."""
+    if energy.level.level:
+        return f"EEHPC Level {energy.level.level}"
+    return "below EEHPC Level 1, which the Green500 asks for"
 
 
 def seconds(value: float | None) -> str:

@@ -20,6 +20,7 @@ from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from aiperf.system import telemetry
+from aiperf.system.meters import Meter, read_meters
 from aiperf.units import count, share
 from morphism.draw import svg
 
@@ -37,12 +38,16 @@ class Paths:
 
 
 def report_of(run_folder: Path) -> Report:
-    """The facts of a run's report, from its journal and, where there is any, its telemetry.
+    """The facts of a run's report, from its journal and, where there are any, its telemetry and its power meters' tables.
 
     Raises:
         NoSuchRun: there is no journal.
         JournalDamaged: a line of it does not follow from the one before.
+        BadPower: a power meter's form or table is not as it has to be.
     """
+
+    def metered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
+        return read_meters(run_folder, started_unix, window, end)
 
     def measured(window: tuple[float, float], clock_offsets: Mapping[str, float]) -> telemetry.Telemetry | None:
         records = telemetry.on_one_axis(telemetry.read(run_folder / "telemetry"), clock_offsets)
@@ -50,7 +55,7 @@ def report_of(run_folder: Path) -> Report:
         return summed if summed.workers or summed.damaged else None
 
     with _no_cycles_sought():
-        return gather(read(run_folder), measured)
+        return gather(read(run_folder), measured, metered)
 
 
 @contextmanager

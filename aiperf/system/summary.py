@@ -46,6 +46,23 @@ class DeviceTelemetry:
     gone: str | None
     clock_mean_mhz: float | None = None
     """Of the processing units while they worked: each sample weighs as its utilisation does."""
+    energy_seconds: float = 0.0
+    """That energy was measured in, whichever way."""
+    both_counted_joules: float | None = None
+    """By the counter, in those seconds that power samples tell as well."""
+    both_sampled_joules: float | None = None
+    """By power samples, in the same seconds."""
+    counter_restarts: int = 0
+    """Times that the energy counter fell: it began anew, and that time is told by samples or not at all."""
+    interval_seconds: float = 1.0
+    """Between samples, as its recorder was told."""
+
+    @property
+    def energy_disagreement(self) -> float | None:
+        """Integral of the samples ÷ the counter − 1, over the seconds that both tell; None without both, or of a counter that
+        stood still."""
+        counted, sampled = self.both_counted_joules, self.both_sampled_joules
+        return sampled / counted - 1 if counted and sampled is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +146,10 @@ class _Sum:
     """Watts by power samples, where the counter told nothing."""
     sampled_beside: _Mean = field(default_factory=_Mean)
     """Watts by power samples, where the counter told something."""
+    counted_beside: _Mean = field(default_factory=_Mean)
+    """Watts by the counter, where power samples told something."""
+    restarts: int = 0
+    """Of the counter."""
     highest: dict[str, float] = field(default_factory=dict)
     throttled: dict[str, float] = field(default_factory=dict)
     throttle_seconds: float = 0.0
@@ -190,7 +211,10 @@ class _Sum:
             self.counted.add((now - was) / (look.at - before.at), end - start)
             if sampled is not None:
                 self.sampled_beside.add(sampled, end - start)
-        elif sampled is not None:
+                self.counted_beside.add((now - was) / (look.at - before.at), end - start)
+            return
+        self.restarts += was is not None and now is not None and (now < was or not goes_on)
+        if sampled is not None:
             self.sampled.add(sampled, end - start)
 
     def _energy(self) -> tuple[float, float, float]:
@@ -235,6 +259,11 @@ class _Sum:
             gone_at=last_seen if is_gone else None,
             gone=(self.gone or "gives no more samples") if is_gone else None,
             clock_mean_mhz=self.clock.value(),
+            energy_seconds=joule_seconds,
+            both_counted_joules=self.counted_beside.total if self.counted_beside.seconds else None,
+            both_sampled_joules=self.sampled_beside.total if self.sampled_beside.seconds else None,
+            counter_restarts=self.restarts,
+            interval_seconds=self.session.interval_seconds,
         )
 
 

@@ -41,6 +41,7 @@ CONTRACT = {
     "doubts",
     "ranking",
     "losses",
+    "energy",
 }
 
 

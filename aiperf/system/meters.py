@@ -1,0 +1,182 @@
+"""What external power meters recorded of a run: the folder power/ beside its journal, a form and a table of samples a meter.
+
+A form says what the samples cannot: which nodes and subsystems are behind the meter, and where in the path of the current it
+sits. Its samples are integrated as those of devices are, so that gaps, restarts and counters mean the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from aiperf.errors import BadPower
+from aiperf.system.eehpc import AVERAGES, WHOLE, Loss, Measurement, Point
+from aiperf.system.log import Look, Record, Sample, Session
+from aiperf.system.sampler import Device
+from aiperf.system.summary import DeviceTelemetry, summarise
+
+FOLDER = "power"
+COLUMNS = ("unix_seconds", "watts", "joules")
+
+
+class MeterForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """power/NAME.yaml; the samples are in NAME.csv beside it."""
+
+    nodes: int
+    """Compute nodes behind this meter."""
+    measured: list[str]
+    """Subsystems behind it: nodes, interconnect, storage, cooling, …"""
+    point: Point
+    """'upstream' of the nodes' power supplies, 'downstream', or 'inside nodes'."""
+    loss: Loss = "not adjusted"
+    """How what the supplies lose was added, where the point lies downstream."""
+    integrated: bool = False
+    """Whether the column joules is energy that the meter itself integrates without a break."""
+    estimated: list[str] = []
+    """Subsystems whose power is estimated and is in the samples."""
+    participating: list[str] | None = None
+    """All subsystems of the machine that took part in the run."""
+    idle_watts: float | None = None
+    """Of what is behind the meter, when no job runs."""
+    device: str = ""
+    """Maker and model of the meter, and its accuracy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """One meter over the run's window."""
+
+    name: str
+    form: MeterForm
+    window: DeviceTelemetry
+    """Its energy, summed as that of a device is."""
+    run_share: float
+    """Of the whole run, what it measured."""
+    averages: int
+    """Of ten equal parts of the window, those that were measured whole."""
+    interval_seconds: float
+
+
+def read_meters(run_folder: Path, started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
+    """All meters of a run; none where there is no folder power/. `end`: the run's, in seconds since it began.
+
+    Raises BadPower: a form or a table is not as it has to be.
+    """
+    forms = sorted((run_folder / FOLDER).glob("*.yaml"))
+    return tuple(_meter(form, started_unix, window, end) for form in forms)
+
+
+def measurement(meters: tuple[Meter, ...], all_nodes: int) -> Measurement:
+    """What all meters of a run are together: of every quality the least that any of them has."""
+    points: tuple[Point, ...] = ("unknown", "inside nodes", "downstream", "upstream")
+    losses: tuple[Loss, ...] = ("not adjusted", "modelled", "measured off line", "measured")
+    watts = [meter.window.power_mean_watts for meter in meters]
+    known = [each for each in watts if each is not None]
+    idle = [meter.form.idle_watts for meter in meters]
+    told = [meter.form.participating for meter in meters]
+    below = [meter.form.loss for meter in meters if meter.form.point != "upstream"]
+    return Measurement(
+        interval_seconds=max(meter.interval_seconds for meter in meters),
+        is_integrated=all(meter.form.integrated and meter.window.energy_counted_share == 1.0 for meter in meters),
+        core_share=min(_share(meter.window) for meter in meters),
+        run_share=min(meter.run_share for meter in meters),
+        averages=min(meter.averages for meter in meters),
+        idle_watts=None if None in idle else math.fsum(each for each in idle if each is not None),
+        nodes=sum(meter.form.nodes for meter in meters if "nodes" in meter.form.measured),
+        all_nodes=all_nodes,
+        watts=math.fsum(known) if len(known) == len(watts) else None,
+        measured=frozenset(part for meter in meters for part in meter.form.measured),
+        estimated=frozenset(part for meter in meters for part in meter.form.estimated),
+        participating=frozenset(part for each in told if each is not None for part in each) if any(told) else None,
+        point=min((meter.form.point for meter in meters), key=points.index),
+        loss=min(below, key=losses.index) if below else "not adjusted",
+    )
+
+
+def _share(one: DeviceTelemetry) -> float:
+    whole = one.seconds_measured + one.seconds_missing
+    return one.seconds_measured / whole if whole > 0 else 0.0
+
+
+def _meter(file: Path, started_unix: float, window: tuple[float, float], end: float) -> Meter:
+    try:
+        form = msgspec.yaml.decode(file.read_bytes(), type=MeterForm)
+    except (msgspec.MsgspecError, OSError) as error:
+        raise BadPower(f"a meter's form is YAML with the fields of docs/energy.md; {file} is not: {error}") from error
+    table = file.with_suffix(".csv")
+    looks = list(_looks(table, started_unix))
+    if len(looks) < 2:
+        raise BadPower(f"a meter's table has two samples or more; {table} has {len(looks)}")
+    interval = median(later.at - earlier.at for earlier, later in pairwise(looks))
+
+    def over(start: float, until: float) -> DeviceTelemetry:
+        return summarise(_records(file.stem, interval, looks), (start, until)).devices[0]
+
+    width = (window[1] - window[0]) / AVERAGES
+    parts = [over(window[0] + index * width, window[0] + (index + 1) * width) for index in range(AVERAGES)]
+    return Meter(
+        file.stem,
+        form,
+        over(*window),
+        _share(over(0.0, end)),
+        sum(_share(part) >= WHOLE for part in parts),
+        interval,
+    )
+
+
+def _records(name: str, interval: float, looks: list[Look]) -> Iterator[Record]:
+    device = Device(id=name, kind="host")
+    session = Session(
+        host=name, worker=0, at=looks[0].at, wall_unix=looks[0].wall_unix, interval_seconds=interval, devices=(device,)
+    )
+    yield session
+    for look in looks:
+        yield Sample(session, device, look)
+
+
+def _looks(table: Path, started_unix: float) -> Iterator[Look]:
+    law = f"a meter's table is CSV with a line of names: {COLUMNS[0]}, and {COLUMNS[1]} or {COLUMNS[2]} or both"
+    try:
+        with table.open(newline="") as lines:
+            reader = csv.DictReader(lines)
+            names = set(reader.fieldnames or ())
+            if COLUMNS[0] not in names or not names & set(COLUMNS[1:]):
+                raise BadPower(f"{law}; {table} has {sorted(names)!r}")
+            before = -math.inf
+            for row in reader:
+                figures = {name: _number(row, name, table, reader.line_num) for name in COLUMNS if name in names}
+                at = figures[COLUMNS[0]]
+                if at is None or at <= before:
+                    raise BadPower(
+                        f"samples of a meter are in the order of time, each with its {COLUMNS[0]}; line {reader.line_num} of "
+                        f"{table} is not: sort it, and leave out what stands twice"
+                    )
+                before = at
+                yield Look(
+                    device=table.stem,
+                    at=at - started_unix,
+                    wall_unix=at,
+                    power_watts=figures.get("watts"),
+                    energy_joules=figures.get("joules"),
+                )
+    except OSError as error:
+        raise BadPower(f"{law}; {table} cannot be read: {error.strerror}") from error
+
+
+def _number(row: dict[str, str], name: str, table: Path, line: int) -> float | None:
+    """An empty cell is a sample that was not taken."""
+    text = row.get(name) or ""
+    try:
+        value = float(text) if text.strip() else None
+    except ValueError:
+        value = math.nan
+    if value is not None and not (math.isfinite(value) and value >= 0):
+        raise BadPower(f"a meter's figures are numbers from 0 on, or empty; line {line} of {table} has {name}={text!r}")
+    return value

@@ -1,0 +1,323 @@
+"""Energy by counters and by samples side by side, gaps that nothing bridges, and the level that a measurement reaches."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.errors import BadPower
+from aiperf.system.eehpc import Level, Measurement, level
+from aiperf.system.energy import Energy, EnergyFacts, energy_doubts, energy_facts
+from aiperf.system.log import Log, Look, Record, Sample, Session
+from aiperf.system.meters import read_meters
+from aiperf.system.sampler import Device, DeviceSample
+from aiperf.system.summary import Telemetry, summarise
+from aiperf.system.telemetry import read
+
+WALL = 1_800_000_000.0
+Curve = Callable[[float], float]
+
+ALL = frozenset({"nodes", "interconnect", "storage"})
+BEST = Measurement(
+    interval_seconds=1.0,
+    is_integrated=True,
+    core_share=1.0,
+    run_share=1.0,
+    averages=10,
+    idle_watts=400.0,
+    nodes=16,
+    all_nodes=16,
+    watts=2e4,
+    measured=ALL,
+    estimated=frozenset(),
+    participating=ALL,
+    point="upstream",
+    loss="not adjusted",
+)
+
+
+def gpu(index: int = 0) -> Device:
+    return Device(id=f"GPU-{index}", kind="accelerator", index=index, vendor="NVIDIA", model="A100")
+
+
+def recorded(
+    folder: Path, figures: Callable[[float, int], dict[str, float] | None], devices: int = 1, seconds: int = 100
+) -> Telemetry:
+    """A recorder's file of one look a second, read and summed from 0 to the end."""
+    log = Log(folder / "0.jsonl")
+    log.begin(
+        Session(
+            host="n0", worker=0, at=0.0, wall_unix=WALL, interval_seconds=1.0, devices=tuple(map(gpu, range(devices)))
+        )
+    )
+    for at in range(seconds + 1):
+        looks = ((index, figures(float(at), index)) for index in range(devices))
+        log.append(
+            float(at),
+            WALL + at,
+            [DeviceSample(device=f"GPU-{index}", **told) for index, told in looks if told is not None],  # type: ignore[arg-type]
+        )
+    log.close()
+    return summarise(read(folder), (0.0, float(seconds)))
+
+
+def accelerators(telemetry: Telemetry, score: float = 3e12) -> Energy:
+    facts = energy_facts(telemetry, (), {"n0"}, score)
+    assert facts is not None
+    return next(one for one in facts.scopes if one.scope == "accelerators")
+
+
+# --- counters and samples
+
+
+@given(st.floats(50, 700), st.floats(-3, 3), st.lists(st.floats(0.2, 2.9), min_size=2, max_size=40))
+def test_counter_and_samples_of_one_curve_agree_wherever_they_were_taken(
+    base: float, slope: float, gaps: list[float]
+) -> None:
+    """Power that runs straight: the trapezoidal rule is exact, and so is the counter's difference."""
+
+    def watts(at: float) -> float:
+        return base + 400.0 + slope * at
+
+    def joules(at: float) -> float:
+        return (base + 400.0) * at + slope * at * at / 2
+
+    session = Session(host="n0", worker=0, at=0.0, wall_unix=WALL, interval_seconds=1.0, devices=(gpu(),))
+    records: list[Record] = [session]
+    at = 0.0
+    for gap in (0.0, *gaps):
+        at += gap
+        look = Look(device="GPU-0", at=at, wall_unix=WALL + at, power_watts=watts(at), energy_joules=joules(at))
+        records.append(Sample(session, gpu(), look))
+
+    (one,) = summarise(records, (0.0, at)).devices
+
+    assert one.both_counted_joules == pytest.approx(joules(at), rel=1e-9, abs=1e-6)
+    assert one.both_sampled_joules == pytest.approx(joules(at), rel=1e-9, abs=1e-6)
+    assert one.energy_disagreement == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_sensor_that_sees_a_part_of_the_time_is_shown_beside_the_counter_with_what_they_differ_by(
+    tmp_path: Path,
+) -> None:
+    """Of two devices one has 460 W by its counter, and 414 W in the moments of its samples: a tenth less."""
+
+    def figures(at: float, index: int) -> dict[str, float]:
+        return {"power_watts": 414.0 if index else 460.0, "energy_joules": 1e6 + 460.0 * at}
+
+    found = accelerators(recorded(tmp_path, figures, devices=2))
+
+    assert found.joules == found.counted_joules == pytest.approx(2 * 46_000)
+    assert found.sampled_joules == pytest.approx(46_000 + 41_400)
+    assert found.disagreement == pytest.approx(-0.05)
+    assert found.worst_disagreement == pytest.approx(-0.1)
+    assert found.watts == pytest.approx(920.0)
+    assert found.counted_share == 1.0
+    assert found.flops_per_watt == pytest.approx(3e12 / 920)
+
+
+def test_counters_and_samples_that_differ_by_more_than_a_twentieth_are_doubted_by_the_worst_device(
+    tmp_path: Path,
+) -> None:
+    telemetry = recorded(
+        tmp_path,
+        lambda at, index: {"power_watts": (300.0, 280.0)[index], "energy_joules": 300.0 * at},
+        devices=2,
+    )
+    facts = energy_facts(telemetry, (), {"n0"}, 3e12)
+
+    assert facts is not None
+    (doubt,) = energy_doubts(facts)
+    assert "-6.7 % on A100 on n0" in doubt.text
+
+
+def test_a_gap_is_in_no_energy_and_in_no_mean_and_is_told(tmp_path: Path) -> None:
+    """900 W in a gap of 39 s, 300 W around it: nobody saw the 900."""
+    found = accelerators(
+        recorded(tmp_path, lambda at, _: None if 20 < at < 60 else {"power_watts": 300.0, "energy_joules": 300.0 * at})
+    )
+
+    assert found.measured_share == pytest.approx(0.6)
+    assert found.joules == pytest.approx(300.0 * 60)
+    assert found.watts == pytest.approx(300.0)
+
+
+def test_a_counter_that_begins_anew_is_counted_as_such_and_its_second_is_told_by_samples(tmp_path: Path) -> None:
+    found = accelerators(
+        recorded(
+            tmp_path, lambda at, _: {"power_watts": 300.0, "energy_joules": 300.0 * at + (1e6 if at <= 50 else 0.0)}
+        )
+    )
+
+    assert found.counter_restarts == 1
+    assert found.counted_share == pytest.approx(0.99)
+    assert found.joules == pytest.approx(30_000)
+    assert found.disagreement == pytest.approx(0.0)
+
+
+def test_a_device_without_any_figure_leaves_the_others_without_a_sum_that_would_pass_for_all(tmp_path: Path) -> None:
+    found = accelerators(recorded(tmp_path, lambda _, index: {"power_watts": 300.0} if index else {}, devices=2))
+
+    assert (found.joules, found.watts, found.flops_per_watt) == (None, None, None)
+    assert found.measured_share == pytest.approx(0.5)
+
+
+def test_a_run_without_power_has_no_energy() -> None:
+    assert energy_facts(None, (), {"n0"}, 1e12) is None
+
+
+# --- levels
+
+
+def test_sensors_inside_nodes_reach_no_level_and_say_what_is_missing(tmp_path: Path) -> None:
+    facts = energy_facts(
+        recorded(tmp_path, lambda at, _: {"power_watts": 300.0, "energy_joules": 300.0 * at}), (), {"n0"}, 3e12
+    )
+
+    assert facts is not None
+    assert (facts.level.level, facts.of) == (0, "sensors inside the nodes")
+    missing = " ".join(facts.level.missing)
+    assert "nodes measured whole" in missing and "upstream" in missing
+    assert {aspect.name: aspect.level for aspect in facts.level.aspects}["2 machine fraction"] == 3
+
+
+def test_a_measurement_that_lacks_nothing_is_of_level_3() -> None:
+    found = level(BEST)
+
+    assert found.level == 3
+    assert not found.missing
+
+
+@pytest.mark.parametrize(
+    ("change", "reached", "aspect"),
+    [
+        ({"interval_seconds": 5.0, "is_integrated": False}, 0, "1a granularity"),
+        ({"is_integrated": False}, 2, "1a granularity"),
+        ({"core_share": 0.97}, 0, "1b timing"),
+        ({"run_share": None}, 1, "1b timing"),
+        ({"averages": 7}, 1, "1c what is reported"),
+        ({"idle_watts": None}, 1, "1c what is reported"),
+        ({"nodes": 15, "all_nodes": 64}, 2, "2 machine fraction"),
+        ({"nodes": 15, "all_nodes": 160, "watts": 5e3}, 0, "2 machine fraction"),
+        ({"nodes": 16, "all_nodes": 150, "watts": 5e3}, 1, "2 machine fraction"),
+        ({"nodes": 4, "all_nodes": 4, "watts": 900.0}, 3, "2 machine fraction"),
+        ({"measured": frozenset({"nodes"})}, 0, "3 subsystems"),
+        ({"measured": frozenset({"nodes"}), "estimated": ALL - {"nodes"}, "participating": None}, 1, "3 subsystems"),
+        ({"measured": frozenset({"nodes", "interconnect"}), "estimated": frozenset({"storage"})}, 2, "3 subsystems"),
+        ({"point": "inside nodes"}, 0, "4 point of measurement"),
+        ({"point": "downstream"}, 0, "4 point of measurement"),
+        ({"point": "downstream", "loss": "modelled"}, 1, "4 point of measurement"),
+        ({"point": "downstream", "loss": "measured off line"}, 2, "4 point of measurement"),
+    ],
+)  # fmt: skip
+def test_the_level_is_that_of_the_aspect_that_falls_short(change: dict[str, object], reached: int, aspect: str) -> None:
+    found = level(dataclasses.replace(BEST, **change))  # type: ignore[arg-type]
+
+    of_aspect = next(one for one in found.aspects if one.name == aspect)
+    assert of_aspect.level == found.level == reached
+    assert (of_aspect.missing is None) == (reached == 3)
+
+
+@given(st.sampled_from(["core_share", "run_share", "nodes", "averages"]), st.integers(0, 10))
+def test_less_measured_is_never_a_higher_level(field: str, tenths: int) -> None:
+    less = {"core_share": tenths / 10, "run_share": tenths / 10, "nodes": tenths, "averages": tenths}[field]
+
+    assert level(dataclasses.replace(BEST, **{field: less})).level <= level(BEST).level  # type: ignore[arg-type]
+
+
+# --- meters
+
+FORM = """
+nodes: 16
+measured: [nodes, interconnect]
+participating: [nodes, interconnect]
+point: upstream
+integrated: true
+idle_watts: 2100
+device: a meter of class 0.5
+"""
+
+
+def metered(folder: Path, table: str, form: str = FORM, name: str = "rack7") -> Path:
+    (folder / "power").mkdir(exist_ok=True)
+    (folder / "power" / f"{name}.yaml").write_text(form)
+    (folder / "power" / f"{name}.csv").write_text(table)
+    return folder
+
+
+def table_of(watts: Curve, joules: Curve | None, seconds: range) -> str:
+    lines = ["unix_seconds,watts" + (",joules" if joules else "")]
+    lines += [f"{WALL + at},{watts(at)}" + (f",{joules(at)}" if joules else "") for at in seconds]
+    return "\n".join(lines) + "\n"
+
+
+def facts_of(folder: Path, nodes: int = 16) -> EnergyFacts:
+    meters = read_meters(folder, WALL, (10.0, 110.0), 120.0)
+    facts = energy_facts(None, meters, {f"n{index}" for index in range(nodes)}, 5e13)
+    assert facts is not None
+    return facts
+
+
+def names(reached: Level) -> dict[str, int]:
+    return {aspect.name: aspect.level for aspect in reached.aspects}
+
+
+def test_a_site_meter_before_the_supplies_of_all_nodes_gives_flops_per_watt_of_level_3(tmp_path: Path) -> None:
+    facts = facts_of(metered(tmp_path, table_of(lambda _: 2e4, lambda at: 7e9 + 2e4 * at, range(-5, 130))))
+
+    assert facts.level.level == 3, facts.level.missing
+    assert facts.best.scope == "meters"
+    assert facts.best.joules == pytest.approx(2e4 * 100)
+    assert facts.best.flops_per_watt == pytest.approx(5e13 / 2e4)
+
+
+def test_two_meters_are_summed_and_are_as_good_as_the_lesser(tmp_path: Path) -> None:
+    metered(tmp_path, table_of(lambda _: 2e4, lambda at: 1e9 + 2e4 * at, range(-5, 130)), FORM.replace("16", "8"))
+    lesser = FORM.replace("16", "8").replace("true", "false")
+    metered(tmp_path, table_of(lambda _: 1e4, None, range(-5, 130)), lesser, "rack8")
+
+    facts = facts_of(tmp_path)
+
+    assert facts.best.watts == pytest.approx(3e4)
+    assert facts.level.level == 2
+
+
+def test_a_gap_of_a_meter_costs_the_level_and_no_joule_is_made_up_for_it(tmp_path: Path) -> None:
+    whole = table_of(lambda _: 2e4, lambda at: 1e9 + 2e4 * at, range(-5, 130)).splitlines(keepends=True)
+
+    facts = facts_of(metered(tmp_path, "".join(whole[:50] + whole[70:])))
+
+    assert names(facts.level)["1b timing"] == 0
+    assert facts.best.joules == pytest.approx(2e4 * 79)
+    assert facts.best.watts == pytest.approx(2e4)
+
+
+@pytest.mark.parametrize(
+    ("table", "form", "says"),
+    [
+        ("unix_seconds,watts\n5,100\n4,100\n", FORM, "line 3 of"),
+        ("unix_seconds,watts\n5,100\n5,100\n", FORM, "leave out what stands twice"),
+        ("seconds,watts\n5,100\n6,100\n", FORM, "unix_seconds, and watts or joules"),
+        ("unix_seconds,watts\n5,100\n6,-1\n", FORM, "watts='-1'"),
+        ("unix_seconds,watts\n5,100\n6,lots\n", FORM, "watts='lots'"),
+        ("unix_seconds,watts\n5,100\n", FORM, "two samples or more"),
+        ("unix_seconds,watts\n5,100\n6,100\n", "nodes: 3\n", "docs/energy.md"),
+        ("unix_seconds,watts\n5,100\n6,100\n", FORM + "knots: 3\n", "knots"),
+    ],
+)
+def test_a_meter_that_cannot_be_read_is_refused_by_file_line_and_reason(
+    tmp_path: Path, table: str, form: str, says: str
+) -> None:
+    with pytest.raises(BadPower, match="power") as refused:
+        read_meters(metered(tmp_path, table, form), 0.0, (0.0, 10.0), 10.0)
+
+    assert says in str(refused.value)
+
+
+def test_a_run_without_the_folder_has_no_meters(tmp_path: Path) -> None:
+    assert read_meters(tmp_path, WALL, (0.0, 10.0), 10.0) == ()

@@ -17,11 +17,15 @@ from aiperf.journal.journal import Reader, folding
 from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, Handler, Notes
 from aiperf.verify.clocks import Clocks
+from aiperf.verify.edges import Edges
 from aiperf.verify.finding import Checked
 from aiperf.verify.images import Images
 from aiperf.verify.intervals import Intervals
 from aiperf.verify.learning_rates import LearningRates
 from aiperf.verify.machines import Machines
+from aiperf.verify.plan import Plan
+from aiperf.verify.presence import Presence
+from aiperf.verify.rates import Rates
 from aiperf.verify.weights import Weights
 
 LAW = "every line follows from the one before it by its hash, is an event of its schema, and keeps the laws of reading"
@@ -47,13 +51,18 @@ def read_lines(path: Path) -> Lines:
         JournalDamaged: it is of a schema that this release does not read.
     """
     attempts = Attempts()
+    rates = Rates()
     checks: tuple[Check, ...] = (
+        Plan(),
+        Presence(),
+        Machines(),
+        Clocks(),
         Intervals(attempts),
+        Edges(attempts),
         Images(attempts),
         LearningRates(attempts),
         Weights(),
-        Clocks(),
-        Machines(),
+        rates,
     )
     reading = Notes("reading", LAW, "lines")
     work_log = WorkLog()
@@ -67,6 +76,7 @@ def read_lines(path: Path) -> Lines:
         reading.not_checked = "all that stands after it"
         reading.add(damage.line, LAW, str(damage))
         return Lines(work_log, "", reading.examined, False, _closed(reading, checks))
+    rates.look(work_log)
     end = reader.reading
     if end.torn:
         reading.not_checked = f"a torn last line of {len(end.torn)} bytes, as a killed driver leaves it: it is no event"

@@ -14,14 +14,18 @@ from pathlib import Path
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.journal import NAME
+from aiperf.system.log import files
 from aiperf.verify import sample as drawing
 from aiperf.verify.finding import Checked, Verification
 from aiperf.verify.lines import Lines, read_lines
 from aiperf.verify.rules_again import Looked, follow
 from aiperf.verify.scores import scores
+from aiperf.verify.telemetry import FOLDER, telemetry
 
 LONG = 64 << 20
 """Bytes of a journal from which on two processes are worth their start."""
+RECORDED = 64
+"""Files of telemetry that are looked at: one a worker and host."""
 TOLD = 1000
 """Trials of which what the search was told is worked out again, at a thousandth of a second each."""
 
@@ -51,7 +55,11 @@ def verify(path: Path, sample: int | None = drawing.DEFAULT) -> Verification:
         chain=chain,
         is_whole=lines.is_whole,
         sample=looked.proposals if lines.is_whole else (),
-        checks=(*lines.checked, *followed, *(_of_the_whole(journal.parent, work_log) if lines.is_whole else ())),
+        checks=(
+            *lines.checked,
+            *followed,
+            *(_of_the_whole(journal, work_log, chain, sample) if lines.is_whole else ()),
+        ),
         score=score(work_log) if work_log.started is not None and lines.is_whole else None,
     )
 
@@ -71,6 +79,9 @@ def _both(journal: Path, looked: Looked) -> tuple[Lines, tuple[Checked, ...]]:
         return lines, following.result()
 
 
-def _of_the_whole(folder: Path, work_log: WorkLog) -> tuple[Checked, ...]:
-    """Checks of what all lines come to."""
-    return (scores(work_log, folder),)
+def _of_the_whole(journal: Path, work_log: WorkLog, chain: str, sample: int | None) -> tuple[Checked, ...]:
+    """Checks of what all lines come to, and of what lies beside them."""
+    folder = journal.parent
+    recorded = len(files(folder / FOLDER))
+    chosen = drawing.drawn(chain, recorded, None if sample is None else RECORDED)
+    return scores(work_log, folder), telemetry(folder, work_log, chosen)

@@ -1,0 +1,209 @@
+"""What plan, workers, window edges, rates, score and telemetry are held to: contradictions are found, the rest is told.
+
+Journals are a recorded real run's, edited and chained anew. Other kinds of forgery: `test_forgeries.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiperf.__main__ import main
+from aiperf.journal.first_line import config_hash
+from aiperf.journal.journal import NAME, read
+from aiperf.report.gather import gather
+from aiperf.verify import Verification, verify
+from tests.journal.forged import Line, lines_of, write
+
+REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl")
+A100 = "NVIDIA A100-SXM4-80GB"
+
+
+def forged(folder: Path, change: Callable[[list[Line]], object]) -> Verification:
+    lines = copy.deepcopy(REAL)
+    change(lines)
+    lines[0]["config_hash"] = config_hash(lines[0]["config"])
+    return verify(write(folder, lines), sample=0)
+
+
+def told(found: Verification, check: str) -> list[tuple[str, str]]:
+    return [(finding.certainty, finding.found) for finding in found.findings if finding.check == check]
+
+
+def of_workers(lines: list[Line], **fields: Any) -> None:
+    for line in lines:
+        if line["event"] == "WorkerJoined":
+            line |= {name: value for name, value in fields.items() if name != "machine"}
+            line["machine"] |= fields.get("machine", {})
+
+
+def configured(part: str, name: str, value: Any) -> Callable[[list[Line]], None]:
+    def change(lines: list[Line]) -> None:
+        lines[0]["config"][part][name] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "found"),
+    [
+        ("budget", "factor", 4.0, "forward_flops"),
+        ("batch", "default", 32, "default_batch_size"),
+        ("batch", "largest", 16, "largest_batch_size"),
+        ("schedule", "warmup_rounds", 5, "tuning_from_round"),
+    ],
+)
+def test_an_option_that_the_recorded_plan_was_not_made_with_contradicts_it(
+    part: str, name: str, value: Any, found: str, tmp_path: Path
+) -> None:
+    verified = forged(tmp_path, configured(part, name, value))
+
+    assert [said for _, said in told(verified, "plan") if said.startswith(found)]
+    assert not verified.is_sound
+
+
+def test_a_starting_graph_that_is_not_the_one_of_its_name_contradicts_the_plan(tmp_path: Path) -> None:
+    verified = forged(tmp_path, lambda lines: lines[0]["config"].update(start="resnet20"))
+
+    assert told(verified, "plan")[0][1].startswith("start_graph")
+
+
+def test_a_host_with_more_ranks_than_accelerators_is_a_contradiction(tmp_path: Path) -> None:
+    one = [{"id": "GPU-0", "kind": "accelerator", "model": A100}]
+
+    verified = forged(tmp_path, lambda lines: of_workers(lines, device=A100, machine={"accelerators": one}))
+
+    assert ("contradiction", "vm has 1 accelerators; 2 ranks are there, of workers [0]") in told(verified, "workers")
+
+
+def test_a_device_that_its_host_does_not_have_is_a_contradiction(tmp_path: Path) -> None:
+    two = [{"id": f"GPU-{index}", "kind": "accelerator", "model": A100} for index in range(2)]
+
+    verified = forged(tmp_path, lambda lines: of_workers(lines, machine={"accelerators": two}))
+
+    assert all("'AMD EPYC'" in said or "Processor" in said for _, said in told(verified, "workers"))
+    assert told(verified, "workers")
+
+
+def quick(lines: list[Line]) -> None:
+    """The same work in a hundred-thousandth of the busy time."""
+    for line in lines:
+        work = line.get("interval") or line
+        for name in ("busy_seconds", "communication_seconds", "validation_seconds"):
+            if name in work:
+                work[name] *= 1e-5
+
+
+def test_work_above_an_accelerators_dense_peak_is_a_contradiction(tmp_path: Path) -> None:
+    def change(lines: list[Line]) -> None:
+        two = [{"id": f"GPU-{index}", "kind": "accelerator", "model": A100} for index in range(2)]
+        of_workers(lines, device=A100, machine={"accelerators": two})
+        quick(lines)
+
+    found = told(forged(tmp_path, change), "rates")
+
+    assert found and all(certainty == "contradiction" for certainty, _ in found)
+    assert "dense peak 312 TFLOPS" in found[0][1]
+
+
+def test_work_above_what_a_processor_measured_of_itself_proves_nothing(tmp_path: Path) -> None:
+    verified = forged(tmp_path, quick)
+
+    assert {certainty for certainty, _ in told(verified, "rates")} == {"cannot be told"}
+    assert verified.is_sound and verified.untold
+
+
+def test_a_warm_up_that_was_moved_into_intervals_that_nobody_ended_for_it_is_a_contradiction(tmp_path: Path) -> None:
+    words = ["+cluster=simulated", "cluster.workers=8", "searcher=random", "hpo=off", f"runs={tmp_path}"]
+    window = ["schedule.duration_seconds=1200", "schedule.warmup_seconds=300", "dataset=imagenet"]
+    assert main([*words, *window]) == 0
+    (journal,) = tmp_path.glob(f"*/{NAME}")
+    lines = lines_of(journal)
+    assert verify(journal, sample=0).findings == ()
+
+    lines[0]["warmup_seconds"] = lines[0]["config"]["schedule"]["warmup_seconds"] = 151.0
+    lines[0]["config_hash"] = config_hash(lines[0]["config"])
+    verified = verify(write(tmp_path / "forged", lines), sample=0)
+
+    assert "contradiction" in {certainty for certainty, _ in told(verified, "window edges")}, verified.checks
+
+
+def test_a_report_that_was_not_made_of_its_journal_is_a_contradiction(tmp_path: Path) -> None:
+    run = write(tmp_path, copy.deepcopy(REAL))
+    figures = gather(read(run)).score
+    score = {name: getattr(figures, name) for name in figures.__dataclass_fields__}
+    (run / "report.json").write_text(json.dumps({"score": score}))
+    assert verify(run, sample=0).findings == ()
+
+    (run / "report.json").write_text(json.dumps({"score": score | {"flops_per_second": 2.8e10}}))
+
+    found = told(verify(run, sample=0), "score")
+    assert len(found) == 1 and found[0][1].startswith("flops_per_second: 28000000000.0 in report.json")
+
+
+def recorded(run: Path, looks: list[dict[str, Any]], worker: int = 1) -> None:
+    session = {
+        "line": "session",
+        "host": "vm",
+        "worker": worker,
+        "at": 10.0,
+        "wall_unix": REAL[0]["started_unix"] + 10.0,
+        "interval_seconds": 1.0,
+        "devices": [{"id": "GPU-0", "kind": "accelerator"}],
+    }
+    (run / "telemetry").mkdir()
+    rows = [session, *({"line": "sample", "device": "GPU-0", "wall_unix": 0.0, **look} for look in looks)]
+    (run / "telemetry" / f"{worker}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def look(at: float, **figures: Any) -> dict[str, Any]:
+    return {"at": at, "utilisation": 0.9, "power_watts": 300.0, "energy_joules": 300.0 * at, **figures}
+
+
+HONEST = [look(10.0 + second) for second in range(145)]
+
+
+@pytest.mark.parametrize(
+    ("looks", "certainty", "words"),
+    [
+        ([*HONEST[:50], look(20.0), *HONEST[50:]], "contradiction", "GPU-0 at 20.0 s after 59.0 s"),
+        ([one | {"utilisation": 0.0} for one in HONEST], "contradiction", "in use for 0.0%"),
+        (HONEST[:50] + HONEST[110:], "cannot be told", "have no samples"),
+        ([one | {"power_watts": 100.0} for one in HONEST], "cannot be told", "J by its counter"),
+    ],
+    ids=["a clock that runs back", "idle devices", "a gap", "two energies"],
+)
+def test_telemetry_that_does_not_fit_the_work_is_told(
+    looks: list[dict[str, Any]], certainty: str, words: str, tmp_path: Path
+) -> None:
+    run = write(tmp_path, copy.deepcopy(REAL))
+    recorded(run, looks)
+
+    found = told(verify(run, sample=0), "telemetry")
+
+    assert [said for how, said in found if how == certainty and words in said]
+
+
+def test_telemetry_that_fits_contradicts_nothing(tmp_path: Path) -> None:
+    run = write(tmp_path, copy.deepcopy(REAL))
+    recorded(run, HONEST)
+
+    assert told(verify(run, sample=0), "telemetry") == []
+
+
+def test_a_broken_chain_is_answered_with_its_line_and_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write(tmp_path, copy.deepcopy(REAL))
+    whole = (run / NAME).read_bytes()
+    (run / NAME).write_bytes(whole.replace(b'"accuracy":0.9', b'"accuracy":0.8', 1))
+
+    assert main(["verify", str(run)]) == 1
+
+    said = capsys.readouterr().out
+    assert "journal damaged at line" in said and "its seal does not follow" in said

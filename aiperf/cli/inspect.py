@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", type=Path, metavar="FOLDER", help="a checkout of the sources that the runs name; none: these here"
     )
+    parser.add_argument("--all", action="store_true", help="make every proposal again (verify), not a sample")
     parser.add_argument("--most-bytes", type=int, metavar="N", help="what may be unpacked; none: 16 GiB")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -43,14 +44,21 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.errors import BadConfiguration
     from aiperf.submission.allowed import read_allowed
     from aiperf.submission.archive import MOST_BYTES
+    from aiperf.submission.inspection import HeldTo
     from aiperf.submission.judge import inspect
+    from aiperf.verify.sample import DEFAULT
 
     signers = None if arguments.allowed is None else read_allowed(arguments.allowed)
-    most = MOST_BYTES if arguments.most_bytes is None else arguments.most_bytes
+    held_to = HeldTo(
+        signers=signers,
+        source=arguments.source,
+        sample=None if arguments.all else DEFAULT,
+        most_bytes=MOST_BYTES if arguments.most_bytes is None else arguments.most_bytes,
+    )
     found = []
     for word in arguments.bundles:
         try:
-            found.append(inspect(Path(word), signers, most, arguments.source))
+            found.append(inspect(Path(word), held_to))
         except OSError as error:
             raise BadConfiguration(
                 f"a submission is a file that can be read and unpacked; '{word}': {error}"

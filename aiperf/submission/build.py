@@ -34,7 +34,7 @@ from aiperf.submission.contents import (
     configuration_of,
     system_of,
 )
-from aiperf.submission.inspection import Inspection
+from aiperf.submission.inspection import HeldTo, Inspection
 from aiperf.submission.judge import inspect
 from aiperf.submission.signer import Signer
 from aiperf.system.describe import versions
@@ -69,7 +69,7 @@ def build(wanted: Wanted, path: Path, signers: Signers | None = None) -> Inspect
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         pack(draft, contents, manifest, None if wanted.signer is None else wanted.signer.sign(manifest))
-        found = inspect(draft, signers)
+        found = inspect(draft, HeldTo(signers=signers))
         if found.is_good:
             draft.rename(path)
     finally:

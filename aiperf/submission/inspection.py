@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from aiperf.submission.allowed import Signers
+from aiperf.submission.archive import MOST_BYTES
 from aiperf.submission.published import Announced
+from aiperf.verify.sample import DEFAULT
 
 Outcome = Literal["good", "bad", "note"]
 """'bad': no honest submission of these runs shows it; 'note': what a reader must know, or what could not be told."""
 SignedBy = Literal["good", "unsigned", "unknown key", "bad signature", "nobody asked for"]
 """'unknown key': the signature is good, and the list of allowed signers does not have its key; 'nobody asked for': it is good,
 and there was no such list to hold its key against."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTo:
+    """What a submission is held to, beside itself."""
+
+    signers: Signers | None = None
+    """Who may sign. None: nobody says."""
+    source: Path | None = None
+    """A checkout of the sources that the runs are said to be of. None: those that run here."""
+    sample: int | None = DEFAULT
+    """Proposals of each run that are made again. None: all."""
+    most_bytes: int = MOST_BYTES
+    """What may be unpacked."""
 
 
 @dataclass(frozen=True, slots=True)

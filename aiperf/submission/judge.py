@@ -15,29 +15,27 @@ from aiperf.errors import AnnouncementsDamaged, BundleRefused
 from aiperf.journal.events import RunStarted
 from aiperf.submission.allowed import Signers, principals_of
 from aiperf.submission.announcements import Announcements, parse
-from aiperf.submission.archive import MOST_BYTES, Unpacked, unpack
+from aiperf.submission.archive import Unpacked, unpack
 from aiperf.submission.contents import ANNOUNCEMENTS, SUBMISSION, Submission, submission_of
-from aiperf.submission.inspection import Finding, Inspection, SignedBy
+from aiperf.submission.inspection import Finding, HeldTo, Inspection, SignedBy
 from aiperf.submission.judge_run import Judged, judge_run
 from aiperf.submission.published import Announced, announced, witnessed_unix
 from aiperf.submission.sshsig import NoSignature, PublicKey, is_good, parsed
 
 
-def inspect(
-    path: Path, signers: Signers | None = None, most_bytes: int = MOST_BYTES, source: Path | None = None
-) -> Inspection:
-    """Judges the submission in a file. `signers`: who may sign, None: nobody says; `source`: a checkout of the sources that the
-    runs are said to be of, None: those that run here.
+def inspect(path: Path, held_to: HeldTo | None = None) -> Inspection:
+    """Judges the submission in a file. `held_to`: None: to nothing beside itself.
 
     Raises:
         OSError: the file cannot be read, or there is no room to unpack it.
     """
+    held_to = held_to or HeldTo()
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     with tempfile.TemporaryDirectory(prefix="aiperf-inspect-") as scratch:
         folder = Path(scratch)
         try:
-            unpacked = unpack(path, folder, most_bytes)
+            unpacked = unpack(path, folder, held_to.most_bytes)
             submission = _submission(folder, unpacked)
         except BundleRefused as error:
             return Inspection(
@@ -51,7 +49,7 @@ def inspect(
                 announced=None,
                 findings=(Finding("archive", "bad", str(error)),),
             )
-        return _judged(str(path), sha256, folder, unpacked, submission, signers, source)
+        return _judged(str(path), sha256, folder, unpacked, submission, held_to)
 
 
 def _judged(
@@ -60,10 +58,10 @@ def _judged(
     folder: Path,
     unpacked: Unpacked,
     submission: Submission,
-    signers: Signers | None,
-    source: Path | None,
+    held_to: HeldTo,
 ) -> Inspection:
-    runs = [judge_run(run, folder, submission, source) for run in submission.runs]
+    signers = held_to.signers
+    runs = [judge_run(run, folder, submission, held_to) for run in submission.runs]
     ended_unix = max((run.ended_unix for run in runs if run.ended_unix is not None), default=0.0)
     signed, key = _signature(unpacked, signers, ended_unix)
     log, of_log = _log(folder, submission, signers)

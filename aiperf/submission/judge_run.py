@@ -30,8 +30,9 @@ from aiperf.submission.contents import (
     system_of,
 )
 from aiperf.submission.differences import ABSENT, differences
-from aiperf.submission.inspection import Finding, Outcome
+from aiperf.submission.inspection import Finding, HeldTo, Outcome
 from aiperf.system.source import COMMIT, SOURCE, digest, installed
+from aiperf.verify import verify
 
 TOLERANCE = 1e-9
 """Of figures that are worked out again on another machine; the score's own are exact."""
@@ -52,8 +53,8 @@ class Judged:
     findings: tuple[Finding, ...]
 
 
-def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, source: Path | None) -> Judged:
-    """`bundle`: the unpacked submission; `source`: see `inspect`."""
+def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: HeldTo) -> Judged:
+    """`bundle`: the unpacked submission."""
     folder = bundle / run.folder
     missing = [name for name in PARTS if not (folder / name).is_file()]
     findings = [Finding("members", "bad", f"{run.folder}/{name} is missing", run.run) for name in missing]
@@ -72,11 +73,28 @@ def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, source: P
     for check in (
         _told(run, folder, first, report),
         _beside(run, folder, first, report, submission),
-        _of_source(run, first, source),
+        _verified(run, folder, held_to),
+        _of_source(run, first, held_to.source),
         _to_know(run, report),
     ):
         findings += check
     return Judged(run.run, first, first.started_unix + report.run.end, chain, tuple(findings))
+
+
+def _verified(run: SubmittedRun, folder: Path, held_to: HeldTo) -> Iterator[Finding]:
+    """Whether the journal can be true (aiperf.verify)."""
+    found = verify(folder, held_to.sample)
+    for each in found.findings:
+        where = "" if each.line is None else f"line {each.line}: "
+        outcome: Outcome = "bad" if each.certainty == "contradiction" else "note"
+        yield Finding("verify", outcome, f"{each.check}: {where}{each.found}; law: {each.law}", run.run)
+    if found.is_sound:
+        again = f"{len(found.sample)} proposals made again" if found.sample else "no proposal made again"
+        text = f"nothing in it contradicts itself; {len(found.checks)} checks, {again}"
+        yield Finding("verify", "good", text, run.run)
+    for check in found.checks:
+        if check.not_checked is not None:
+            yield Finding("verify", "note", f"{check.name}: not checked: {check.not_checked}", run.run)
 
 
 def _told(run: SubmittedRun, folder: Path, first: RunStarted, report: Report) -> Iterator[Finding]:
@@ -150,8 +168,11 @@ def _of_source(run: SubmittedRun, first: RunStarted, source: Path | None) -> Ite
         return
     commit = first.versions.get(COMMIT)
     of = "no commit is named" if commit is None else f"commit {commit}"
-    text = f"the sources are not those {where}: {told[:12]}…, {of}; --source FOLDER, a checkout of it, would tell"
-    yield Finding("source", "note" if source is None else "bad", text, run.run)
+    text = f"the sources are not those {where}: {told[:12]}…, {of}"
+    if source is not None:
+        yield Finding("source", "bad", text, run.run)
+    else:
+        yield Finding("source", "note", f"{text}; --source FOLDER, a checkout of it, would tell", run.run)
 
 
 def _to_know(run: SubmittedRun, report: Report) -> Iterator[Finding]:

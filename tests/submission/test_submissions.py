@@ -21,9 +21,10 @@ from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME
 from aiperf.submission.allowed import read_allowed
-from aiperf.submission.inspection import Inspection
+from aiperf.submission.inspection import HeldTo, Inspection
 from aiperf.submission.judge import inspect
 from aiperf.submission.signer import Signer, signer_of
+from aiperf.system.source import PACKAGES, installed, revision
 from tests.cli.user import User
 from tests.submission.bundles import Members, edited, repacked, rewritten
 from tests.submission.keys import allowed_file, key_file
@@ -53,7 +54,7 @@ class Site:
         return self.folder / "key"
 
     def judged(self, bundle: Path, *, with_signers: bool = True) -> Inspection:
-        return inspect(bundle, read_allowed(self.folder / "allowed_signers") if with_signers else None)
+        return inspect(bundle, HeldTo(read_allowed(self.folder / "allowed_signers") if with_signers else None))
 
 
 @pytest.fixture(scope="module")
@@ -262,6 +263,26 @@ def test_a_submission_of_a_later_release_is_readable_and_its_further_figures_are
     assert any("score.flops_per_second" in text for text in bad(cheat))
 
 
+def test_sources_are_held_to_those_that_run_here_or_to_a_checkout_that_is_named(site: Site, tmp_path: Path) -> None:
+    versions = revision()
+    for package in PACKAGES:
+        shutil.copytree(installed() / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def of_a_real_driver(members: Members) -> None:
+        rewritten(JOURNAL, _first(versions=versions))(members)
+        edited("submission.json", lambda told: told["runs"][0].update(source=versions))(members)
+
+    bundle = repacked(site.bundle, of_a_real_driver)
+    here, there = inspect(bundle), inspect(bundle, HeldTo(source=tmp_path))
+    (tmp_path / "aiperf" / "units.py").write_text("# another")
+    other = inspect(bundle, HeldTo(source=tmp_path))
+
+    told = [
+        [finding.outcome for finding in found.findings if finding.check == "source"] for found in (here, there, other)
+    ]
+    assert told == [["good"], ["good"], ["bad"]]
+
+
 def test_a_submission_of_an_unknown_format_is_refused_with_what_to_do(site: Site) -> None:
     found = site.judged(repacked(site.bundle, edited("submission.json", lambda told: told.update(format=2))))
 
@@ -280,13 +301,13 @@ def test_a_submission_that_does_not_say_what_it_holds_is_refused(site: Site, tol
 def test_an_announcement_by_a_stranger_is_told(site: Site, tmp_path: Path) -> None:
     allowed_file(tmp_path, other=site.folder / "stranger")
 
-    found = inspect(site.bundle, read_allowed(tmp_path / "allowed_signers"))
+    found = inspect(site.bundle, HeldTo(read_allowed(tmp_path / "allowed_signers")))
 
     assert sum(text.startswith("announcements: entry ") for text in bad(found)) == 2
 
 
 def test_the_verbs_answer_in_json_and_by_their_status(aiperf: User, site: Site, tmp_path: Path) -> None:
-    changed = repacked(site.bundle, edited(REPORT, _score), signer_of(site.key))
+    changed = repacked(site.bundle, edited(REPORT, _trial), signer_of(site.key))
 
     good, worse, none = (aiperf("inspect", str(path), "--json") for path in (site.bundle, changed, tmp_path / "none"))
     shown = aiperf("inspect", str(changed))

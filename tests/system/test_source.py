@@ -1,0 +1,77 @@
+"""Which sources run: one digest, that anybody can make again with stock tools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aiperf.system.source import COMMIT, PACKAGES, SOURCE, digest, revision
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    for number, package in enumerate(PACKAGES):
+        (tmp_path / package / "inner").mkdir(parents=True)
+        (tmp_path / package / "__init__.py").write_text(f"# {number}")
+        (tmp_path / package / "inner" / "a-b.yaml").write_text("a: b")
+        (tmp_path / package / "inner.py").write_text("")
+        (tmp_path / package / "__pycache__").mkdir()
+        (tmp_path / package / "__pycache__" / "inner.pyc").write_text("made here")
+    return tmp_path
+
+
+def test_the_digest_is_that_of_find_sort_and_sha256sum(sources: Path) -> None:
+    files = "find aiperf cluster conf morphism searchers -type f ! -path '*/__pycache__/*'"
+    command = f"{files} | sort | xargs sha256sum | sha256sum"
+
+    said = subprocess.run(
+        command, shell=True, cwd=sources, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout.split()[0] == digest(sources)
+
+
+def test_whatever_is_changed_in_a_package_changes_the_digest_and_nothing_else_does(sources: Path) -> None:
+    before = digest(sources)
+    (sources / "README.md").write_text("beside")
+    (sources / "aiperf" / "__pycache__" / "more.pyc").write_text("made here")
+    same = digest(sources)
+    (sources / "conf" / "inner.py").rename(sources / "conf" / "renamed.py")
+    renamed = digest(sources)
+    (sources / "conf" / "renamed.py").write_text(" ")
+
+    assert same == before
+    assert len({before, renamed, digest(sources)}) == 3
+
+
+def test_packages_that_are_not_there_are_said(sources: Path) -> None:
+    shutil.rmtree(sources / "morphism")
+
+    with pytest.raises(FileNotFoundError, match="the packages' sources are not there"):
+        digest(sources)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_checkout_names_its_commit_and_whether_files_differ_from_it(sources: Path) -> None:
+    def git(*words: str) -> str:
+        as_somebody = ("-c", "user.name=a", "-c", "user.email=a@b")
+        return subprocess.run(
+            ["git", *as_somebody, *words], cwd=sources, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    without = revision(sources)
+    git("init", "-q")
+    git("add", "-A", "--force")
+    git("commit", "-qm", "first")
+    clean = revision(sources)
+    (sources / "README.md").write_text("beside")
+    beside = revision(sources)
+    (sources / "conf" / "inner.py").write_text("changed")
+
+    assert without == {SOURCE: clean[SOURCE]}
+    assert clean == beside == {SOURCE: clean[SOURCE], COMMIT: git("rev-parse", "HEAD")}
+    assert revision(sources)[COMMIT] == git("rev-parse", "HEAD") + "+"

@@ -54,7 +54,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.ranking.division import division
     from aiperf.report.candidate import candidate_of
 
-    held_to = division(arguments.division, _known_options())
+    held_to = division(arguments.division, known_options())
     folder = run_folder(arguments.run)
     run = candidate_of(read(folder))
     judged = judgements(run, held_to)
@@ -73,7 +73,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     return 0 if is_valid(judged) else 1
 
 
-def _known_options() -> Collection[str]:
+def known_options() -> Collection[str]:
     """What a file of rules may name: every option, and what a plan works out of them."""
     from aiperf.config import option_names
     from aiperf.ranking.division import BUILT_IN, division

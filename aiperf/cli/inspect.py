@@ -34,6 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", type=Path, metavar="FOLDER", help="a checkout of the sources that the runs name; none: these here"
     )
+    parser.add_argument(
+        "--division",
+        metavar="NAME|FILE",
+        help="rules that each run must keep (`check`); none: the ranking's are counted",
+    )
     parser.add_argument("--all", action="store_true", help="make every proposal again (verify), not a sample")
     parser.add_argument("--most-bytes", type=int, metavar="N", help="what may be unpacked; none: 16 GiB")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -41,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Judges each; gives the exit status of the worst."""
+    from aiperf.cli.check import known_options
     from aiperf.errors import BadConfiguration
+    from aiperf.ranking.division import division
     from aiperf.submission.allowed import read_allowed
     from aiperf.submission.archive import MOST_BYTES
     from aiperf.submission.inspection import HeldTo
@@ -52,6 +59,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     held_to = HeldTo(
         signers=signers,
         source=arguments.source,
+        division=None if arguments.division is None else division(arguments.division, known_options()),
         sample=None if arguments.all else DEFAULT,
         most_bytes=MOST_BYTES if arguments.most_bytes is None else arguments.most_bytes,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from aiperf.ranking.division import Division
 from aiperf.submission.allowed import Signers
 from aiperf.submission.archive import MOST_BYTES
 from aiperf.submission.published import Announced
@@ -28,6 +29,8 @@ class HeldTo:
     """A checkout of the sources that the runs are said to be of. None: those that run here."""
     sample: int | None = DEFAULT
     """Proposals of each run that are made again. None: all."""
+    division: Division | None = None
+    """Whose rules each run must keep. None: how many of the ranking's are broken is told."""
     most_bytes: int = MOST_BYTES
     """What may be unpacked."""
 

@@ -15,6 +15,8 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
+from aiperf.ranking.breaches import breaches
+from aiperf.report.candidate import candidate_of
 from aiperf.report.facts import Report
 from aiperf.report.write import report_of
 from aiperf.submission.contents import (
@@ -76,6 +78,7 @@ def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: 
         _verified(run, folder, held_to),
         _of_source(run, first, held_to.source),
         _to_know(run, report),
+        _of_rules(run, folder, report, held_to),
     ):
         findings += check
     return Judged(run.run, first, first.started_unix + report.run.end, chain, tuple(findings))
@@ -190,7 +193,19 @@ def _to_know(run: SubmittedRun, report: Report) -> Iterator[Finding]:
     yield Finding(
         "report", "note", f"{PAGE} is not judged: `python -m aiperf report` makes it from the journal", run.run
     )
-    if report.breaches:
-        yield Finding("rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken", run.run)
-    else:
-        yield Finding("rules", "good", "no rule of the ranking is broken", run.run)
+
+
+def _of_rules(run: SubmittedRun, folder: Path, report: Report, held_to: HeldTo) -> Iterator[Finding]:
+    if held_to.division is None:
+        if report.breaches:
+            yield Finding("rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken", run.run)
+        else:
+            yield Finding("rules", "good", "no rule of the ranking is broken", run.run)
+        return
+    name = held_to.division.name
+    broken = breaches(candidate_of(read(folder)), held_to.division)
+    for breach in broken:
+        where = "" if breach.line is None else f" (line {breach.line})"
+        yield Finding("rules", "bad", f"{name}: {breach.rule}; found{where}: {breach.found}", run.run)
+    if not broken:
+        yield Finding("rules", "good", f"no rule of division {name} is broken", run.run)

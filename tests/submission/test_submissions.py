@@ -283,6 +283,17 @@ def test_sources_are_held_to_those_that_run_here_or_to_a_checkout_that_is_named(
     assert told == [["good"], ["good"], ["bad"]]
 
 
+def test_a_run_that_is_held_to_a_division_is_bad_where_it_breaks_its_rules(aiperf: User, site: Site) -> None:
+    told = json.loads(aiperf("inspect", str(site.bundle), "--division", "quick", "--json").out)
+    unknown = aiperf("inspect", str(site.bundle), "--division", "quack")
+
+    broken = [finding["text"] for finding in told[0]["findings"] if finding["check"] == "rules"]
+    assert any("a simulated run" in text for text in broken)
+    assert not told[0]["is_good"]
+    assert unknown.status == 2
+    assert "quack" in unknown.err
+
+
 def test_a_submission_of_an_unknown_format_is_refused_with_what_to_do(site: Site) -> None:
     found = site.judged(repacked(site.bundle, edited("submission.json", lambda told: told.update(format=2))))
 

@@ -98,6 +98,9 @@ class RunConf:
     metrics_port: int | None = None
     """Port of Ray's Prometheus endpoint on the driver's host, with the run's figures in it (docs/observability.md); none: no
     endpoint. On loopback where the run is on this machine alone; else it is open to all who reach that host."""
+    follow: str | None = None
+    """Train the trials of this earlier run (a folder, or a name under runs/) in their order instead of searching: two machines,
+    or two builds of one, do identical work. Never ranked. With resume: where that run lies now."""
     dry_run: bool = False
     """Print the plan (workers, budget, first graph, its cost, expected epochs, disk) and stop."""
     announcement: str | None = None

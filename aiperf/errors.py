@@ -42,6 +42,10 @@ class CannotResume(AiperfError):
     """A run that is over, or that another configuration is asked of."""
 
 
+class CannotFollow(AiperfError):
+    """A run whose trials no other can train again, or that is not the one it was."""
+
+
 class OtherRules(AiperfError):
     """Proposals that were made by another version of the rules than this one's."""
 

@@ -34,7 +34,7 @@ FIRST: dict[str, str] = {
 }
 """Schema 1 as it was first written: the fields of each event."""
 
-RELEASES = {1: "0.1.0", 2: "0.2.0", 3: "0.2.0"}
+RELEASES = {1: "0.1.0", 2: "0.2.0", 3: "0.2.0", 4: "0.2.0"}
 """The release that began to write a schema."""
 
 LINES = Path(__file__).with_name("events_history.txt")

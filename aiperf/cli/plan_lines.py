@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from aiperf.config import RunConf
 from aiperf.data.description import DataSet
+from aiperf.journal.events import FollowedRun
 from aiperf.planning.declared import LEARNT, Preview
 from aiperf.planning.plan import Plan
 from aiperf.rules.changes.checkpoints import RETAINED
+from aiperf.rules.followed import Followed
 from aiperf.rules.procedure import epoch_limit
 from aiperf.units import count, duration, noise, operations, size
 from cluster.place import Simulated, place_of
@@ -39,7 +41,7 @@ def plan_in_words(plan: Plan, workers: str) -> str:
             ("reckoned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"),
             *_network(conf, plan.graph, plan.dataset),
             _budget(space.budget),
-            _search(conf),
+            *(_search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)),
             _disk(conf, plan.graph),
         ]
     )
@@ -74,7 +76,9 @@ def preview_in_words(preview: Preview, asked: Sequence[Line], workers: str) -> s
     if data is not None and graph is not None:
         lines += _network(conf, graph, data)
         lines.append(_budget(plan.space.budget if plan is not None else Budget.of(graph, factor=conf.budget.factor)))
-    lines.append(_search(conf))
+    lines += (
+        _search(conf) if plan is None or plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
+    )
     if graph is not None:
         lines.append(_disk(conf, graph))
     return _joined(lines)
@@ -125,8 +129,27 @@ def _budget(budget: Budget) -> Line:
     )
 
 
-def _search(conf: RunConf) -> Line:
-    return "search", f"{conf.searcher.name}; {conf.hpo.name} from round {conf.schedule.warmup_rounds + 1}"
+def _search(conf: RunConf) -> Iterator[Line]:
+    if conf.follow is not None:
+        yield "search", f"none: it follows {conf.follow}, which is read when the workers are there"
+    else:
+        yield "search", f"{conf.searcher.name}; {conf.hpo.name} from round {conf.schedule.warmup_rounds + 1}"
+
+
+def _followed(work: Followed, recorded: FollowedRun) -> Iterator[Line]:
+    cut_off = sum(trial.follows.was_cut_off for trial in work.trials)
+    epochs = sum(trial.follows.epochs for trial in work.trials)
+    yield (
+        "search",
+        f"none: it follows '{recorded.run}', {count(recorded.trials)} trials in their order, {count(epochs)} epochs; "
+        "outside the ranking",
+    )
+    yield "followed", f"{recorded.path}: {count(recorded.lines)} lines, hash {recorded.last_hash[:12]}…"
+    yield "", f"{count(work.workers)} workers of {recorded.ranks} ranks on {', '.join(work.devices) or 'no device'}"
+    if cut_off:
+        yield "", f"{count(cut_off)} trials were cut off by its end: they are trained as long as their rounds allowed"
+    for reason, number in work.left_out.items():
+        yield "", f"{count(number)} proposals are left out: {reason}"
 
 
 def _disk(conf: RunConf, graph: Graph) -> Line:

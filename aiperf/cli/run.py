@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aiperf.drive.machines import MachinesExecutor
     from aiperf.drive.preflight import Checked
 
-WITH_RESUME = ("resume", "resume_until", "runs")
+WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 """What can be said together with resume: all else stands in the journal already."""
 
 

@@ -25,6 +25,7 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import Journal
 from aiperf.journal.messages import Drop, Order, Propose, Proposed, Release, Sum, Train, Unproposed, Word
 from aiperf.rng import derive
+from aiperf.rules.agenda import Agenda
 from aiperf.rules.decide import (
     Command,
     DropCheckpoint,
@@ -38,6 +39,7 @@ from aiperf.rules.decide import (
     decide,
 )
 from aiperf.rules.evolve import evolve
+from aiperf.rules.following import answer
 from aiperf.rules.interpret import end, interpret
 from aiperf.rules.limits import progress_seconds
 from aiperf.rules.observations import observations
@@ -66,6 +68,8 @@ class Driver:
     """Called after every turn; it shows the live table."""
     first_worker_seconds: float = 300.0
     """How long the first worker of a session may take to come up."""
+    agenda: Agenda | None = None
+    """What is to be trained of the run that this one follows; None: it searches."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _events: list[AnyEvent] = field(default_factory=list)
@@ -109,7 +113,7 @@ class Driver:
                 self._take(event)
         if self.interrupted and self.run.ended is None:
             self._end("interrupted")
-        while commands := decide(self.run, self.clock.now()):
+        while commands := decide(self.run, self.clock.now(), self.agenda):
             for command in commands:
                 self._carry_out(command)
         self._commit()
@@ -132,6 +136,8 @@ class Driver:
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
+        if self.agenda is not None:
+            self.agenda.take(event)
         if observed:
             self.history.tell(observed)
             self._outbox.append(observed)
@@ -176,8 +182,13 @@ class Driver:
                         position=run.lines,
                         starting_network=command.starting_network,
                         spare=command.spare,
+                        follows=command.follows,
                     )
                 )
+                if self.agenda is not None:
+                    assert command.follows is not None, "a run with an agenda asks for nothing else"
+                    self._take(answer(self.agenda, self.history, run.requests[command.number], now))
+                    return
                 self._outbox.append(
                     Propose(
                         number=command.number,
@@ -236,6 +247,8 @@ def train_order(run: Run, start: Start, now: float) -> Train:
     """All that a worker needs to know of an attempt that has just been started."""
     trial, schedule = run.trials[start.trial], run.schedule
     edges = [edge - now for edge in (run.started.warmup_seconds, run.duration) if edge > now]
+    epochs = epoch_limit(schedule, trial.round) if trial.epochs is None else trial.epochs
+    seed = derive(run.started.seed, "trial", trial.number) if trial.follows is None else trial.follows.seed
     return Train(
         trial=trial.number,
         attempt=start.attempt,
@@ -244,12 +257,12 @@ def train_order(run: Run, start: Start, now: float) -> Train:
         morphs=tuple(trial.morphs),
         parent=trial.parent,
         first_epoch=start.epoch,
-        last_epoch=epoch_limit(schedule, trial.round),
-        patience=patience(schedule, trial.round),
+        last_epoch=epochs,
+        patience=patience(schedule, trial.round) if trial.follows is None else epochs + 1,
         improvement=schedule.improvement,
         losses=tuple(trial.losses),
         batch_size=trial.batch_size,
-        seed=derive(run.started.seed, "trial", trial.number),
+        seed=seed,
         progress_seconds=progress_seconds(run.limits, len(run.workers)),
         edges=tuple(edges),
     )

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aiperf import units
+from aiperf.journal.events import FollowedRun
 from aiperf.plain import plain
 
 REFRESH_SECONDS = 0.5
@@ -73,6 +74,8 @@ class LiveView:
     workers: tuple[WorkerView, ...]
     """The first MOST_WORKERS at most; more are cut off."""
     is_simulated: bool = False
+    follows: FollowedRun | None = None
+    """The run whose trials it trains instead of searching."""
 
     @property
     def workers_present(self) -> int:
@@ -86,13 +89,15 @@ def line(view: LiveView) -> str:
         _left(view),
         f"{_title(view)} {_window(view)} (now {units.flops_per_second(view.flops_per_second)})",
         f"error {_or_dash(view.error, units.error)}",
-        f"{units.count(view.trials_finished)} trials finished",
+        f"{_trials(view)} trials finished",
         f"{units.count(view.workers_training)} of {units.count(view.workers_present)} workers training",
         f"{units.count(view.proposals_waiting)} proposals waiting",
         f"busy {_or_dash(view.busy_share, units.share)}",
     ]
     if view.workers_lost:
         parts.append(f"{units.count(view.workers_lost)} lost")
+    if view.follows is not None:
+        parts.append(f"follows {plain(view.follows.run)}")
     return " · ".join(parts)
 
 
@@ -105,7 +110,7 @@ def table(view: LiveView) -> RenderableType:
         ("regulated", _or_dash(view.regulated_flops_per_second, units.flops_per_second), ""),
         ("best error", _or_dash(view.error, units.error), ""),
         ("busy", _or_dash(view.busy_share, units.share), ""),
-        ("trials", units.count(view.trials_finished), ""),
+        ("trials", _trials(view), ""),
         ("proposals waiting", units.count(view.proposals_waiting), ""),
     ]
     for _ in figures:
@@ -114,7 +119,7 @@ def table(view: LiveView) -> RenderableType:
     head.add_row(*(Text(value, style=style) for _, value, style in figures))
     clock = Table.grid(padding=(0, 2))
     clock.add_row(
-        Text(plain(view.run), style="bold"),
+        Text(plain(view.run) + _followed(view), style="bold"),
         ProgressBar(total=max(view.duration_seconds, 1e-9), completed=min(view.at, view.duration_seconds), width=30),
         Text(_left(view)),
     )
@@ -152,6 +157,15 @@ def _counts(view: LiveView) -> str:
     if view.workers_lost:
         text += f"; {units.count(view.workers_lost)} lost"
     return text + (f"; the first {shown} are shown" if view.workers_present > shown else "")
+
+
+def _trials(view: LiveView) -> str:
+    finished = units.count(view.trials_finished)
+    return finished if view.follows is None else f"{finished} of {units.count(view.follows.trials)} followed"
+
+
+def _followed(view: LiveView) -> str:
+    return "" if view.follows is None else f", follows {plain(view.follows.run)}"
 
 
 def _title(view: LiveView) -> str:

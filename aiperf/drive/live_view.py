@@ -42,6 +42,7 @@ def live_view(driver: Driver) -> LiveView:
         workers_lost=driver.work_log.lost_workers,
         workers=tuple(_worker(run, worker) for worker in islice(run.workers.values(), MOST_WORKERS)),
         is_simulated=run.started.simulated,
+        follows=run.started.follows,
     )
 
 
@@ -59,7 +60,7 @@ def _worker(run: Run, worker: Worker) -> WorkerView:
         trial=trial.number,
         round=trial.round,
         epoch=trial.current_epoch,
-        epochs=epoch_limit(run.schedule, trial.round),
+        epochs=epoch_limit(run.schedule, trial.round) if trial.epochs is None else trial.epochs,
         epoch_share=min(1.0, done / images),
         accuracy=trial.best_accuracy or None,
     )

@@ -20,10 +20,12 @@ from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
-from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted
+from aiperf.journal.events import SCHEMA, AnyEvent, FollowedRun, NodeChecked, RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, read
 from aiperf.journal.local_journal import open_journal, to_be_read
+from aiperf.planning.following import Following, followed_again
 from aiperf.planning.plan import Plan, first_event, new_folder, run_folder
+from aiperf.rules.agenda import Agenda
 from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations
 from aiperf.rules.search_space import space_of
@@ -48,11 +50,14 @@ class Standing:
     work_log: WorkLog
     history: History
     observed: list[Observation] = field(default_factory=list)
+    agenda: Agenda | None = None
+    """What is left of the run that this one follows; None: it searches."""
 
     @classmethod
-    def at(cls, first: RunStarted) -> Standing:
-        """After the first line."""
-        standing = cls(begin(first), WorkLog(), History(space_of(first)))
+    def at(cls, first: RunStarted, follows: Following | None = None) -> Standing:
+        """After the first line. `follows`: the run that it says it follows."""
+        agenda = None if follows is None else Agenda(follows.work.trials)
+        standing = cls(begin(first), WorkLog(), History(space_of(first)), agenda=agenda)
         standing.work_log.take(first)
         return standing
 
@@ -61,6 +66,8 @@ class Standing:
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
+        if self.agenda is not None:
+            self.agenda.take(event)
         self.history.tell(observed)
         self.observed += observed
 
@@ -87,7 +94,7 @@ def run_session(
         boot_seconds=began.boot_seconds,
     )
     with open_journal(folder, plan.conf.storage.local_journal()) as journal:
-        standing = Standing.at(first)
+        standing = Standing.at(first, plan.follows)
         for event in checks:
             standing.take(event)
         journal.append([first, *checks])
@@ -121,6 +128,7 @@ def resumable(conf: RunConf) -> Resumable:
     Raises:
         CannotResume: its declared time is over, or it is simulated.
         OtherRules: its proposals were made by other rules than this code's.
+        CannotFollow: it follows a run that is not the one it was.
         JournalDamaged, NoSuchRun: see aiperf.journal.journal.
     """
     assert conf.resume is not None
@@ -136,7 +144,8 @@ def resumable(conf: RunConf) -> Resumable:
         )
     check_rules(first)
     with folding(reader):
-        conf, standing = from_plain(first.config), Standing.at(first)
+        follows = None if first.follows is None else _followed_again(first.follows, conf)
+        conf, standing = from_plain(first.config), Standing.at(first, follows)
         session: RunStarted | RunResumed = first
         for event in lines:
             standing.take(event)
@@ -152,6 +161,10 @@ def resumable(conf: RunConf) -> Resumable:
             f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it"
         )
     return Resumable(folder, conf, standing, reader.reading, session)
+
+
+def _followed_again(recorded: FollowedRun, conf: RunConf) -> Following:
+    return followed_again(recorded, run_folder(conf.follow or recorded.path, conf.runs))
 
 
 def _own_disk(folder: Path) -> Path | None:
@@ -241,7 +254,16 @@ def _drive(
             stack.callback(executor.close)
             executor.tell(standing.observed)
             executor.start()
-            driver = Driver(standing.run, standing.work_log, standing.history, journal, executor, clock, look)
+            driver = Driver(
+                standing.run,
+                standing.work_log,
+                standing.history,
+                journal,
+                executor,
+                clock,
+                look,
+                agenda=standing.agenda,
+            )
             with ending_on_interrupt(driver):
                 driver.drive()
         if (told := sweep(standing.run, folder / CHECKPOINTS)) is not None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the journal's lines, as they are written; docs/events.md holds its history, tools/events_history.txt its lines."""
 SCHEMAS_READ = range(1, SCHEMA + 1)
 """Versions that are read: what an older one does not have is its default."""
@@ -50,6 +50,41 @@ class WorkerShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Of one rank: the smallest accelerator's, or its part of what its host may use; the least, where nodes differ."""
 
 
+class FollowedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """The earlier run whose proposals a run trains in their order, instead of searching (docs/follow.md)."""
+
+    run: str
+    """Its name."""
+    path: str
+    """Its folder, as it was given."""
+    lines: int
+    """Of its journal, as it was read."""
+    last_hash: str
+    """The last of these lines' seal: it stands for all of them."""
+    trials: int
+    """How many are to be trained."""
+    left_out: dict[str, int]
+    """Proposals of it that are not, counted by the reason: 'failed', 'never started', 'rejected'."""
+    ranks: int
+    """Of its workers."""
+
+
+class Follows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """What a trial has of the trial of an earlier run that it follows, besides architecture, parent, batch and kernel size."""
+
+    trial: int
+    """Its number there."""
+    epochs: int
+    """To be trained, exactly: as many as were there, an early stop included. Of a trial that the end of its run cut off: the
+    most that its round allowed."""
+    was_cut_off: bool
+    """Whether it was still being trained when its run ended."""
+    seed: int
+    """Of its weights, the order of its images and their augmentation."""
+    heirs: int
+    """Trials that are to inherit its weights."""
+
+
 class RunStarted(Event, frozen=True, kw_only=True):
     """The first line: everything that was decided before the run began."""
 
@@ -87,6 +122,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     shape: WorkerShape | None = None
     """What the plan was made of: a worker as it was declared, or learnt from the nodes that stood at the start. Journals from
     before this was recorded: none."""
+    follows: FollowedRun | None = None
+    """The earlier run whose trials are trained instead of searching. None: it searches."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True):
@@ -207,6 +244,8 @@ class ProposalRequested(Event, frozen=True, kw_only=True):
     Journals from before this was recorded: number 0 does."""
     spare: bool = False
     """Whether it is asked for ahead of need, for a trial that ends without warning; else for the worker's next trial."""
+    follows: int | None = None
+    """The trial of the followed run that is wanted; the driver answers by itself. None: a searcher is asked."""
 
     @property
     def wants_start(self) -> bool:
@@ -252,6 +291,8 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     parameters: int
     seconds: float
     """What the proposal cost on its processor."""
+    follows: Follows | None = None
+    """What it has of a trial of the followed run; `searcher` is then 'follow'. None: a searcher made it."""
 
 
 class TrialRejected(Event, frozen=True, kw_only=True):
@@ -380,7 +421,7 @@ class TrialFinished(Event, frozen=True, kw_only=True):
     trial: int
     attempt: int
     reason: str
-    """'epochs' or 'early stop'."""
+    """'epochs' or 'early stop'; 'followed': it had as many epochs as the trial that it follows."""
     accuracy: float
     """Best measured validation accuracy."""
     told_accuracy: float
@@ -457,7 +498,8 @@ class RunEnded(Event, frozen=True, kw_only=True):
     """The run is over: its time is up, or someone ended it."""
 
     reason: str
-    """'duration', 'interrupted', 'no workers', 'trials', or 'corrupt images' (more than dataset.corrupt_limit)."""
+    """'duration', 'interrupted', 'no workers', 'trials', 'no proposals', 'corrupt images' (more than dataset.corrupt_limit),
+    'followed' (nothing is left of the followed run) or 'converged' (schedule.stop)."""
 
 
 AnyEvent = (

@@ -80,6 +80,8 @@ class _Trial:
     has_worked: bool = False
     """Whether its attempt has told of work."""
     best: float = -1.0
+    epochs: int | None = None
+    """That it has at most, and when it finishes: of the trial that it follows. None: it follows none."""
 
 
 @dataclass(slots=True)
@@ -94,6 +96,8 @@ class Validator:
     _training_images: int = 0
     _validation_images: int = 0
     _duration: float = 0.0
+    _follows: bool = False
+    """Whether the run trains the trials of another."""
     _workers: dict[int, _Worker] = field(default_factory=dict)
     _seen_workers: set[int] = field(default_factory=set)
     _requests: dict[int, ProposalRequested] = field(default_factory=dict)
@@ -199,6 +203,7 @@ class Validator:
         check_first_line(event)
         self._schema = event.schema
         self._duration = event.duration_seconds
+        self._follows = event.follows is not None
         self._training_images = event.dataset["training_images"]
         self._validation_images = event.dataset["validation_images"]
 
@@ -262,6 +267,11 @@ class Validator:
             f"position is the number of lines before this one, {self._lines}",
             repr(event.position),
         )
+        must(
+            (event.follows is not None) == self._follows,
+            f"a run asks {'for trials of the run that it follows' if self._follows else 'a searcher'}",
+            repr(event.follows),
+        )
         self._requested += 1
         self._requests[event.number] = event
         worker.requested.add(event.number)
@@ -296,8 +306,18 @@ class Validator:
         for name in _COUNTS:
             whole(name, getattr(event, name), 0, LARGEST_COUNT)
         seconds("seconds", event.seconds)
+        follows = event.follows
+        found = None if follows is None else follows.trial
+        must(
+            found == request.follows, f"a proposal is of the trial that was asked for, {request.follows!r}", repr(found)
+        )
+        if follows is not None:
+            whole("follows.epochs", follows.epochs, 1, LARGEST)
+            whole("follows.heirs", follows.heirs, 0, LARGEST)
         self._proposed.add(event.number)
-        self._trials[event.number] = _Trial(request.worker, event.batch_size)
+        self._trials[event.number] = _Trial(
+            request.worker, event.batch_size, epochs=None if follows is None else follows.epochs
+        )
         self._workers[request.worker].waiting.add(event.number)
 
     def _start(self, event: TrialStarted) -> None:
@@ -410,6 +430,8 @@ class Validator:
             raise Unlawful(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
         if not 0 <= event.accuracy <= 1:
             raise Unlawful(f"an accuracy lies between 0 and 1; found {event.accuracy!r}")
+        if trial.epochs is not None and event.epoch > trial.epochs:
+            raise Unlawful(f"a trial has the {trial.epochs} epochs of the one that it follows; found {event.epoch!r}")
         if event.accuracy > trial.best:
             trial.best = event.accuracy
         if event.checkpoint:
@@ -430,6 +452,11 @@ class Validator:
     def _finished(self, event: TrialFinished) -> None:
         trial = self._open(event.trial)
         must(event.attempt == trial.attempt > 0, f"its attempt is {trial.attempt}", repr(event.attempt))
+        must(
+            trial.epochs is None or trial.epoch > trial.epochs,
+            f"a trial has the {trial.epochs} epochs of the one that it follows when it finishes",
+            repr(trial.epoch - 1),
+        )
         for name in ("accuracy", "told_accuracy"):
             value = getattr(event, name)
             must(0 <= value <= 1, f"{name} lies between 0 and 1", repr(value))

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
+from aiperf.planning.following import Following, following, require_same_work
 from aiperf.planning.worker_shape import accelerators_declared
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import bounds
@@ -39,6 +40,8 @@ class Plan:
     space: Space
     shape: WorkerShape
     """Of the workers that it is made for."""
+    follows: Following | None = None
+    """The run that it follows; None: it searches."""
 
 
 def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
@@ -57,7 +60,16 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
         batch=conf.budget.batch,
     )
     _check_start(graph, budget)
-    return Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, shape.ranks), shape)
+    plan = Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, shape.ranks), shape)
+    return plan if conf.follow is None else _following(plan, conf.follow)
+
+
+def _following(plan: Plan, word: str) -> Plan:
+    """The plan with the run that it follows, which has been found to be the same work."""
+    found = following(run_folder(word, plan.conf.runs))
+    simulated = plan.conf.cluster is not None and plan.conf.cluster.kind == "simulated"
+    require_same_work(plan.conf, first_event(plan, "", 0.0), found.work, plan.shape.ranks, simulated=simulated)
+    return replace(plan, follows=found)
 
 
 def check_options(conf: RunConf) -> None:
@@ -145,6 +157,7 @@ def first_event(
         machine=dict(machine or {}),
         proposal_rules=RULES,
         shape=plan.shape,
+        follows=None if plan.follows is None else plan.follows.recorded,
     )
 
 

@@ -15,6 +15,7 @@ from aiperf.ranking.candidate import NO_END, Candidate, chosen
 from aiperf.report.architecture import starting_graph
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
+from aiperf.rules.following import FOLLOW
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import bounds
 from morphism import STARTS, Budget, Graph, IllegalGraph, start
@@ -34,6 +35,7 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
     config = started.config
     late = [run.trials[number] for number, record in work_log.trials.items() if record.proposed_for > 3]
     searcher, tuner = (chosen(config, part) or usual for part, usual in _USUAL.items())
+    searcher = searcher if run.started.follows is None else FOLLOW
     graph = starting_graph(started.start_graph)
     return Candidate(
         is_simulated=started.simulated,

@@ -13,6 +13,7 @@ from aiperf.accounting.availability import Availability
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
+from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import Breach
 from aiperf.system.energy import EnergyFacts
 from aiperf.system.telemetry import Doubt, Telemetry
@@ -33,6 +34,8 @@ class RunFacts:
     duration_seconds: float
     warmup_seconds: float
     is_simulated: bool
+    follows: FollowedRun | None
+    """The run whose trials it trained instead of searching; None: it searched."""
     end: float
     """Where the run ended, or where its journal ends so far."""
     end_reason: str | None

@@ -120,6 +120,7 @@ def _run(run: Collected, end: float) -> RunFacts:
         duration_seconds=started.duration_seconds,
         warmup_seconds=started.warmup_seconds,
         is_simulated=started.simulated,
+        follows=started.follows,
         end=end,
         end_reason=None if ended is None else ended.reason,
         resumes=len(run.resumes),

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiperf import units
 from aiperf.accounting.losses import Waterfall
+from aiperf.plain import plain
 from aiperf.ranking.breaches import REAL_MACHINE, Breach
 from aiperf.report.facts import Report, RunFacts
 from aiperf.system.energy import EnergyFacts
@@ -16,7 +17,17 @@ from aiperf.system.energy import EnergyFacts
 
 def score_title(run: RunFacts) -> str:
     """What the score may be called."""
-    return "simulated score" if run.is_simulated else "score"
+    return ("simulated " if run.is_simulated else "") + ("following score" if run.follows is not None else "score")
+
+
+def followed(run: RunFacts) -> str | None:
+    """`It searched for nothing: it trained 72 trials of '20261121-digits' in their order.`; None of a run that searched."""
+    if run.follows is None:
+        return None
+    return (
+        f"It searched for nothing: it trained the trials of '{plain(run.follows.run)}', {units.count(run.follows.trials)} in "
+        f"all, in their order (hash {run.follows.last_hash[:12]}…)."
+    )
 
 
 def score(report: Report) -> str:
@@ -159,10 +170,12 @@ def end(run: RunFacts) -> str:
 
 def standing(report: Report) -> str:
     """One line on whether the run may be ranked."""
+    told = followed(report.run)
+    follows = "" if told is None else f" {told}"
     if report.run.is_simulated:
-        return "Simulated: virtual clock, invented learning curves. No work was done, and no such run is ever ranked."
+        return f"Simulated: virtual clock, invented learning curves. No work was done, and no such run is ever ranked.{follows}"
     if report.breaches:
-        return f"Outside the ranking: {_not_met(report.breaches)}."
+        return f"Outside the ranking: {_not_met(report.breaches)}.{follows}"
     return "No rule of a ranked run is broken, as far as this journal tells."
 
 

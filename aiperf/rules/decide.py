@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 
 from aiperf.rng import derive
+from aiperf.rules.agenda import Agenda
 from aiperf.rules.procedure import end_of_trial
 from aiperf.rules.state import Run
 
@@ -37,6 +38,8 @@ class Request:
     starting_network: bool
     """Nobody has it: the starting network itself is wanted."""
     spare: bool
+    follows: int | None = None
+    """The trial of the followed run that is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +92,15 @@ class End:
 Command = Start | Request | Reject | Finish | GiveUp | WriteOff | DropCheckpoint | End
 
 
-def decide(run: Run, now: float) -> list[Command]:
+def decide(run: Run, now: float, agenda: Agenda | None = None) -> list[Command]:
     """The commands that the run's state and the time call for; none, if it is to go on as it goes.
 
-    `now`: seconds since the run began. Each command, carried out, becomes an event; deciding again after those gives what they
-    call for in turn.
+    `now`: seconds since the run began. `agenda`: of a run that follows another. Each command, carried out, becomes an event;
+    deciding again after those gives what they call for in turn.
     """
     if run.ended is not None:
         return []
-    if (reason := _end(run, now)) is not None:
+    if (reason := _end(run, now, agenda)) is not None:
         return [End(reason)]
     # First of all, and one after the other: nothing else may be decided for workers, or with proposals, that these take away;
     # and should the starting network be given up, the next request is for it again.
@@ -112,7 +115,7 @@ def decide(run: Run, now: float) -> list[Command]:
         if worker not in taken:
             there = run.workers[worker]
             commands.append(Start(run.next_of(there), 1, worker, 1, there.round + 1))
-    commands += _requests(run, taken)
+    commands += _requests(run, taken) if agenda is None else _next_to_follow(run, taken, agenda)
     commands += [
         DropCheckpoint(number, f"not among the best {len(run.best)} that can grow") for number in run.droppable
     ]
@@ -140,22 +143,39 @@ def _requests(run: Run, taken: set[int]) -> list[Command]:
     return commands
 
 
-def _end(run: Run, now: float) -> str | None:
+def _next_to_follow(run: Run, taken: set[int], agenda: Agenda) -> list[Command]:
+    """The first trial of the followed run that can be trained, for the first worker that has nothing to do.
+
+    One at a time: one that cannot be trained here lets its children be asked for, which stand before others.
+    """
+    wanted = agenda.first
+    name = next((name for name in run.idle if name in run.hungry and name not in taken), None)
+    if wanted is None or name is None:
+        return []
+    seed = derive(run.started.seed, "proposal", run.next_number)
+    round_ = run.workers[name].round + 1
+    return [Request(run.next_number, name, round_, seed, wanted.is_start, spare=False, follows=wanted.number)]
+
+
+def _end(run: Run, now: float, agenda: Agenda | None) -> str | None:
     if now >= run.duration:
         return "duration"
     if run.limits.trials is not None and run.finished >= run.limits.trials:
         return "trials"
-    if _has_nothing_left(run):
-        return "no proposals"
     if (most := run.most_corrupt_images) is not None and len(run.corrupt) > most:
         return "corrupt images"
+    if agenda is not None:
+        return "followed" if agenda.is_done and not _is_anything_under_way(run) else None
+    if bool(run.workers) and len(run.exhausted) == len(run.workers) and not _is_anything_under_way(run):
+        return (
+            "no proposals"  # every worker's requests came to nothing, and nothing is under way that could change that
+        )
     return None
 
 
-def _has_nothing_left(run: Run) -> bool:
-    """Every worker's requests came to nothing, and nothing is under way that could change that."""
-    under_way = run.running or run.ready or run.lost or run.ending or run.requests
-    return bool(run.workers) and len(run.exhausted) == len(run.workers) and not under_way
+def _is_anything_under_way(run: Run) -> bool:
+    """Whether a trial or a proposal is to come to something without anybody being asked."""
+    return bool(run.running or run.ready or run.lost or run.ending or run.requests)
 
 
 def _silent(run: Run, now: float) -> list[Command]:
@@ -182,7 +202,7 @@ def _over(run: Run) -> list[Command]:
     commands: list[Command] = []
     for number in run.ending:
         trial = run.trials[number]
-        if (over := end_of_trial(run.schedule, trial.round, trial.losses)) is not None:
+        if (over := end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)) is not None:
             commands.append(Finish(number, over))
         else:
             reason = f"lost {trial.losses_of_worker} times; the limit is {run.limits.attempts} attempts"

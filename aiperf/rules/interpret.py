@@ -286,7 +286,7 @@ def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
     trial = _current(run, word.trial, word.attempt)
     if trial is None:
         return []
-    reason = end_of_trial(run.schedule, trial.round, trial.losses)
+    reason = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
     if reason is None:
         # A word of an epoch was lost or is late: no work log has its images. The epoch is done again, from the last one saved.
         return [

@@ -38,8 +38,13 @@ def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: flo
     return since >= epochs
 
 
-def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float]) -> str | None:
-    """Why a trial of this round with these epochs' validation losses is over: 'epochs' or 'early stop'; None: it is not."""
+def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], epochs: int | None = None) -> str | None:
+    """Why a trial of this round with these epochs' validation losses is over: 'epochs' or 'early stop'; None: it is not.
+
+    `epochs`: of a trial that follows one of an earlier run, which has exactly so many whatever its losses: 'followed'.
+    """
+    if epochs is not None:
+        return "followed" if len(losses) >= epochs else None
     if len(losses) >= epoch_limit(schedule, round_):
         return "epochs"
     if has_stopped_improving(losses, patience(schedule, round_), schedule.improvement):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 
-from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
+from aiperf.journal.events import Follows, ProposalRequested, TrialProposed, TrialRejected
 from aiperf.journal.messages import Propose, Proposed, Unproposed
-from morphism import DamagedMorph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
+from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
 from searchers import (
     History,
     HpoConf,
@@ -90,6 +90,19 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
     if (holder := history.holder(graph.fingerprint)) is not None:
         # made at the same time as that of another worker, which came first
         return rejected(f"its architecture is that of trial {holder}")
+    return described(history, request, word, graph, counted, at)
+
+
+def described(
+    history: History,
+    request: ProposalRequested,
+    word: Proposed,
+    graph: Graph,
+    counted: Cost,
+    at: float,
+    follows: Follows | None = None,
+) -> TrialProposed:
+    """The event of a proposal whose graph was rebuilt from its lineage, and its operations counted."""
     return TrialProposed(
         at=at,
         number=word.number,
@@ -112,4 +125,5 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
         tensor_backward_flops=counted.tensor_backward_flops,
         parameters=counted.parameters,
         seconds=word.seconds,
+        follows=follows,
     )

@@ -99,11 +99,13 @@ class Run:
         """How many proposals are to be asked for, as it stands: (for its next trial, as spares).
 
         One for the next trial where it trains none, or one that may be over after the epoch in progress; besides, as many
-        spares as the limits say, once a trial of the run has finished: before that there is nothing to propose by.
+        spares as the limits say, once a trial of the run has finished: before that there is nothing to propose by. A run that
+        follows another has no spares.
         """
         is_due = worker.trial is None or worker.nears_end
         held = len(worker.requested) + len(worker.waiting)
-        missing = max(0, is_due + (self.limits.spares if self.finished else 0) - held)
+        spares = self.limits.spares if self.finished and self.started.follows is None else 0
+        missing = max(0, is_due + spares - held)
         due = min(missing, int(is_due))
         return due, missing - due
 

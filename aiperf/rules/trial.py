@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from aiperf.journal.events import Follows
+
 
 class TrialState(Enum):
     """Where a trial is between the request for it and its end. The first two are of numbers that are no trial yet, or never."""
@@ -42,6 +44,8 @@ class Trial:
     batch_size: int
     can_grow: bool = True
     """Whether it may be a parent."""
+    follows: Follows | None = None
+    """What it has of a trial of the followed run."""
     state: TrialState = TrialState.REQUESTED
     """Changed by `aiperf.rules.changes.transitions.enter` alone."""
     attempt: int = 0
@@ -70,3 +74,8 @@ class Trial:
     interval_end: float = 0.0
     sums: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
     """busy, communication, validation, input and checkpoint seconds of the attempt."""
+
+    @property
+    def epochs(self) -> int | None:
+        """That it is to have, exactly, as the trial that it follows; None: its round and its losses say how many."""
+        return None if self.follows is None else self.follows.epochs

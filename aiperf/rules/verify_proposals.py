@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from aiperf.errors import OtherRules
-from aiperf.journal.events import AnyEvent, ProposalRequested, RunStarted, TrialProposed, TrialRejected
+from aiperf.errors import CannotFollow, OtherRules
+from aiperf.journal.events import AnyEvent, Follows, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import Propose, Proposed, Unproposed
+from aiperf.rules.agenda import Agenda
+from aiperf.rules.followed import Followed
+from aiperf.rules.following import answer
 from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, check, make
 from aiperf.rules.replay import replay
@@ -26,10 +29,16 @@ class VerifiedProposal:
     anew: Proposed | Unproposed
     rejected: TrialRejected | None
     """By the driver's check, if that does not let what is proposed anew pass; by the history at the recorded line."""
+    follows: Follows | None = None
+    """What it has of the trial that it follows, by the followed journal."""
+    is_in_turn: bool = True
+    """Whether it is of the first trial of the followed run that could be trained then."""
 
     @property
     def is_equal(self) -> bool:
         """Whether the two agree in everything but the time they took. Where no answer came nothing disagrees."""
+        if not self.is_in_turn:
+            return False
         if isinstance(self.recorded, TrialRejected):
             return self._is_rightly_rejected(self.recorded)
         if isinstance(self.anew, Unproposed):
@@ -42,6 +51,7 @@ class VerifiedProposal:
             and self.recorded.kernel_size == self.anew.kernel_size
             and self.recorded.pruned == list(self.anew.pruned)
             and self.recorded.tuned_by == self.anew.tuned_by
+            and self.recorded.follows == self.follows
         )
 
     def _is_rightly_rejected(self, recorded: TrialRejected) -> bool:
@@ -118,17 +128,86 @@ def _order(event: ProposalRequested) -> Propose:
     )
 
 
-def verify_proposals(events: Iterable[AnyEvent], proposer: Proposer) -> Iterator[VerifiedProposal]:
+def check_followed(first: RunStarted, work: Followed | None, last_hash: str | None) -> None:
+    """Raises CannotFollow unless a run's proposals can be made again from what is given: those of one that follows another are
+    made of that one's journal. `last_hash`: of the journal that `work` was read from."""
+    if first.follows is None:
+        return
+    there = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
+    if work is None:
+        raise CannotFollow(
+            f"proposals of a run that follows another are made again from that one's journal; '{first.run}' follows {there}, "
+            "which was not given"
+        )
+    if last_hash != first.follows.last_hash:
+        raise CannotFollow(
+            f"proposals of a run are made again from the journal that it follows, {there}; found '{work.first.run}' with "
+            f"the hash {(last_hash or '')[:12]}…"
+        )
+
+
+class FollowedAgain:
+    """Makes the proposals of a run that follows another again, of that one's trials: `take` each event, with the run as it
+    stood before it."""
+
+    def __init__(self, started: RunStarted, followed: Followed | None, followed_hash: str | None) -> None:
+        """Raises CannotFollow where these are not the trials of the run that it follows."""
+        check_followed(started, followed, followed_hash)
+        assert followed is not None, "it was refused before"
+        self.history = History(space_of(started))
+        self._agenda = Agenda(followed.trials)
+        self._turns: dict[int, bool] = {}
+
+    def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
+        """One more line; the proposal that it records, made again."""
+        verified: VerifiedProposal | None = None
+        if isinstance(event, ProposalRequested):
+            due = self._agenda.first
+            self._turns[event.number] = due is not None and due.number == event.follows
+        elif isinstance(event, TrialProposed | TrialRejected):
+            verified = self._compared(run.requests[event.number], event)
+        self._agenda.take(event)
+        self.history.tell(observations(run, event))
+        return verified
+
+    def _compared(self, request: ProposalRequested, recorded: TrialProposed | TrialRejected) -> VerifiedProposal:
+        is_in_turn = self._turns.pop(recorded.number)
+        anew = answer(self._agenda, self.history, request, recorded.at)
+        if isinstance(anew, TrialRejected):
+            nothing = Unproposed(number=anew.number, reason=anew.reason)
+            return VerifiedProposal(recorded.number, recorded, nothing, anew, is_in_turn=is_in_turn)
+        word = Proposed(
+            number=anew.number,
+            searcher=anew.searcher,
+            parent=anew.parent,
+            morphs=tuple(anew.morphs),
+            batch_size=anew.batch_size,
+            kernel_size=anew.kernel_size,
+            pruned=(),
+            seconds=anew.seconds,
+            tuned_by=anew.tuned_by,
+        )
+        return VerifiedProposal(recorded.number, recorded, word, None, anew.follows, is_in_turn)
+
+
+def verify_proposals(
+    events: Iterable[AnyEvent], proposer: Proposer, followed: Followed | None = None, followed_hash: str | None = None
+) -> Iterator[VerifiedProposal]:
     """Each proposal of a journal, made again with the history as it stood at the line it was requested in.
 
     Floating point differs in the last bits between processors and library versions: where those differ from the journal's, an
-    unequal proposal says "not re-derivable here" rather than "wrong". Raises OtherRules where the journal's proposals
-    follow from its history by another version of the rules.
+    unequal proposal says "not re-derivable here" rather than "wrong". `followed`, `followed_hash`: of a run that follows
+    another, that one's trials and the last hash of the lines they were read from.
+
+    Raises:
+        OtherRules: the journal's proposals follow from its history by another version of the rules.
+        CannotFollow: they are those of another run, which is not given.
     """
-    again: ProposalsAgain | None = None
+    again: ProposalsAgain | FollowedAgain | None = None
     for run, event in replay(events):
         if again is None:
             assert isinstance(event, RunStarted), "a replay begins with it"
-            again = ProposalsAgain(event, proposer)
+            follows = event.follows is not None
+            again = FollowedAgain(event, followed, followed_hash) if follows else ProposalsAgain(event, proposer)
         elif (verified := again.take(run, event)) is not None:
             yield verified

@@ -81,7 +81,7 @@ def drive(
     on_disk = None if audience is None else audience.on_disk
     with FaultyJournal(path, world, on_disk=on_disk) as faulty_journal:
         faulty_journal.append([first])
-        standing = Standing.at(first)
+        standing = Standing.at(first, world.follows)
         down_seconds = _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
     while down_seconds is not None:
         assert effort.incarnations < INCARNATIONS, (
@@ -105,7 +105,7 @@ def _resume(
     lines = iter(reader)
     first = next(lines)
     assert isinstance(first, RunStarted)
-    standing = Standing.at(first)
+    standing = Standing.at(first, world.follows)
     for event in lines:
         standing.take(event)
     if audience is not None:
@@ -155,6 +155,7 @@ def _drive_incarnation(
         executor,
         world.clock,
         _both(audience, after_turn),
+        agenda=standing.agenda,
     )
     try:
         executor.tell(standing.observed)

@@ -124,6 +124,7 @@ def world_of(
         checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),
         faults=build_faults(conf.faults, plan.conf.seed),
         ground_truth=ground_truth,
+        follows=plan.follows,
     )
 
 

@@ -37,6 +37,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import Journal
 from aiperf.journal.messages import Advanced, Done, Train, Word, WorkerUp
+from aiperf.rules.agenda import Agenda
 from aiperf.rules.decide import Command, Start
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
@@ -211,8 +212,8 @@ def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, Command], Command
     """Every command is changed before it is carried out; None: it is not."""
     decide = aiperf.rules.decide.decide
 
-    def changed(run: Run, now: float) -> list[Command]:
-        commands = (change(run, command) for command in decide(run, now))
+    def changed(run: Run, now: float, agenda: Agenda | None = None) -> list[Command]:
+        commands = (change(run, command) for command in decide(run, now, agenda))
         return [command for command in commands if command is not None]
 
     patch.setattr(aiperf.drive.driver, "decide", changed)

@@ -122,7 +122,8 @@ def heartbeat(run: Run, event: TrialHeartbeat) -> None:
 
 
 def _look_whether_it_nears_its_end(run: Run, worker: Worker, trial: Trial) -> None:
-    worker.nears_end = nears_its_end(run.schedule, trial.round, trial.losses)
+    # What follows is known beforehand: there is nothing to be asked for ahead.
+    worker.nears_end = trial.follows is None and nears_its_end(run.schedule, trial.round, trial.losses)
     hunger.update(run, worker)
 
 

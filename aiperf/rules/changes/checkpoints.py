@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from aiperf.journal.events import CheckpointDropped
+from aiperf.journal.events import CheckpointDropped, TrialProposed
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial
 from searchers.history import PARENTS
@@ -30,16 +30,20 @@ def keep_if_among_the_best(run: Run, trial: Trial, told_accuracy: float) -> None
             _release(run, min(rank, before))
 
 
-def child_due(run: Run, parent: int | None) -> None:
-    """A trial was proposed that may need its parent's weights."""
-    if parent is not None:
+def children_due(run: Run, event: TrialProposed) -> None:
+    """A trial was proposed that may need its parent's weights. One that follows says itself how many will need its own."""
+    parent = event.parent
+    if event.follows is not None:
+        if event.follows.heirs:
+            run.children_due[event.number] = event.follows.heirs
+    elif parent is not None:
         run.children_due[parent] = run.children_due.get(parent, 0) + 1
         run.droppable.pop(parent, None)
 
 
 def child_settled(run: Run, parent: int | None) -> None:
     """A trial is settled, and needs its parent's weights no more."""
-    if parent is None:
+    if parent not in run.children_due:
         return
     run.children_due[parent] -= 1
     if not run.children_due[parent]:

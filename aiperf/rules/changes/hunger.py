@@ -18,7 +18,8 @@ def came_to_nothing(run: Run, worker: Worker, number: int) -> None:
     """A request of a worker that is present was rejected: another is made, unless too many in a row were."""
     worker.requested.discard(number)
     worker.rejected_in_a_row += 1
-    if worker.rejected_in_a_row >= run.limits.rejections:
+    # What a run follows comes to an end by itself, however much of it cannot be trained.
+    if worker.rejected_in_a_row >= run.limits.rejections and run.started.follows is None:
         run.exhausted[worker.number] = None
     update(run, worker)
 

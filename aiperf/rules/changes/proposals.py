@@ -36,7 +36,14 @@ def proposed(run: Run, event: TrialProposed) -> None:
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)
     trial = run.trials[event.number] = Trial(
-        event.number, request.round, worker.number, event.parent, event.morphs, event.batch_size, event.can_grow
+        event.number,
+        request.round,
+        worker.number,
+        event.parent,
+        event.morphs,
+        event.batch_size,
+        event.can_grow,
+        event.follows,
     )
     transitions.enter(run, trial, TrialState.WAITING, event)
     insort(worker.waiting, event.number)
@@ -46,4 +53,4 @@ def proposed(run: Run, event: TrialProposed) -> None:
     if worker.number in run.exhausted:
         del run.exhausted[worker.number]
         hunger.update(run, worker)
-    checkpoints.child_due(run, event.parent)
+    checkpoints.children_due(run, event)

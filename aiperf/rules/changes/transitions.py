@@ -27,7 +27,7 @@ def enter(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
         run.running[number] = None
     elif state is TrialState.LOST:
         # Sorted out here, once: after a loss of all workers thousands of trials wait for many turns.
-        is_over = end_of_trial(run.schedule, trial.round, trial.losses) is not None
+        is_over = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs) is not None
         (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
     run.stories.add(number, state, run.lines, event)
 
@@ -52,6 +52,8 @@ def failed(run: Run, event: TrialFailed) -> None:
     _free_worker(run, trial)
     settle(run, trial, TrialState.FAILED, event)
     run.failed += 1
+    if trial.follows is not None:
+        run.children_due.pop(trial.number, None)  # none of those that were to inherit from it can be trained
     if event.trial == run.start:
         run.start_failures += 1
         hunger.miss_start(run, event.trial)
@@ -72,7 +74,10 @@ def settle(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
     enter(run, trial, state, event)
     # 50,000 finished trials stay in memory: what only a running one needs goes.
     trial.losses, trial.accuracies = [], []
-    checkpoints.child_settled(run, trial.parent)
+    if (
+        trial.follows is None or state is not TrialState.WITHDRAWN
+    ):  # a followed trial that is withdrawn is taken up again
+        checkpoints.child_settled(run, trial.parent)
 
 
 def _free_worker(run: Run, trial: Trial) -> None:

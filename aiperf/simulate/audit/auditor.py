@@ -117,6 +117,8 @@ class Auditor:
     def _check_generations(self) -> None:
         # Were what is told of round 1 on a scale of its own, its trials would be the parents for ever, and no network would be
         # grown from one that grew.
+        if self._shadow.follows:
+            return  # its rounds are those of other workers
         late = self._shadow.descent[-(len(self._shadow.descent) // 3) :]
         if len(late) < LATE_CHILDREN or min(round_ for round_, _ in late) < LATE_ROUND:
             return
@@ -142,7 +144,9 @@ class Auditor:
             if worker.trial is None and worker.waiting:
                 waits = max(worker.waiting)
                 raise BrokenLaw(WAITS, f"worker {number} idles, and trial {waits} waits for it", waits)
-            if self._shadow.missing(worker) > 0 and worker.vain < self._shadow.rejections:
+            # A run that follows another may have to wait for a parent to be trained.
+            is_asked = worker.vain < self._shadow.rejections and not self._shadow.follows
+            if self._shadow.missing(worker) > 0 and is_asked:
                 raise BrokenLaw(
                     DUE,
                     f"worker {number} trains {worker.trial} and has {len(worker.waiting)} proposals, "

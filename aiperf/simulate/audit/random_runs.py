@@ -22,6 +22,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import AnyEvent, RunStarted, TrialProposed
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
+from aiperf.planning.following import Following, following
 from aiperf.planning.plan import Plan
 from aiperf.rng import derive
 from aiperf.rules.limits import LimitsConf, ScheduleConf
@@ -59,6 +60,8 @@ class Case:
     """Share of turns after which the whole journal is replayed and compared."""
     memory_bytes: int = PLENTY
     """Of each accelerator."""
+    follows: Case | None = None
+    """The run whose trials it trains instead of searching, with whatever faults that had."""
 
 
 _TURNS_TO_END = 10
@@ -108,9 +111,10 @@ def play(case: Case) -> Outcome:
     Raises:
         Failed: a law was broken; with the journal up to there.
     """
-    opening = _opening(case)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
+        follows = None if case.follows is None else _followed(case.follows, Path(folder) / "followed")
+        opening = _opening(case, follows)
         ground_truth = GroundTruth()
         world = world_of(opening, None if case.searches else cheap(), ground_truth)
         auditor = Auditor(ground_truth, world.task, random.Random(derive(case.seed, "auditor")), case.replays)
@@ -125,7 +129,9 @@ def play(case: Case) -> Outcome:
         try:
             effort = drive(world, opening.first, path, auditor, watch)
             auditor.finish(path)
-            if case.searches:
+            if follows is not None:
+                _check_rederivable(path, world.proposer, True, follows)
+            elif case.searches:
                 is_honest = not any(isinstance(fault, BadProposalConf) for fault in case.faults)
                 _check_rederivable(path, world.proposer, is_honest)
         except BrokenLaw as broken:
@@ -158,9 +164,10 @@ def smaller(failed: Failed, playing: Callable[[Case], Outcome] = play, tries: in
     return best
 
 
-def _check_rederivable(path: Path, proposer: Proposer, is_honest: bool) -> None:
+def _check_rederivable(path: Path, proposer: Proposer, is_honest: bool, follows: Following | None = None) -> None:
     """`is_honest`: no fault answers in a generator's name, so that rejections follow from the journal as well."""
-    for again in verify_proposals(read(path), proposer):
+    work, last_hash = (None, None) if follows is None else (follows.work, follows.recorded.last_hash)
+    for again in verify_proposals(read(path), proposer, work, last_hash):
         if (isinstance(again.recorded, TrialProposed) or is_honest) and not again.is_equal:
             raise BrokenLaw(AGAIN, f"recorded {again.recorded}, made again {again.anew}", again.number)
 
@@ -239,7 +246,14 @@ def cheap() -> Proposer:
     return Proposer(RandomConf(morphs=1).build(), None)
 
 
-def _opening(case: Case) -> Opening:
+def _followed(case: Case, folder: Path) -> Following:
+    """Plays the run that another is to follow; its journal lies in the folder."""
+    folder.mkdir()
+    (folder / NAME).write_bytes(play(case).journal)
+    return following(folder)
+
+
+def _opening(case: Case, follows: Following | None = None) -> Opening:
     plan, first = _plan(case.memory_bytes)
     conf = plan.conf.cluster
     assert isinstance(conf, SimulatedConf)
@@ -251,7 +265,7 @@ def _opening(case: Case) -> Opening:
         faults=list(case.faults),
     )
     schedule = replace(plan.conf.schedule, duration_seconds=case.seconds, warmup_seconds=case.seconds / 5)
-    plan = replace(plan, conf=replace(plan.conf, cluster=cluster, schedule=schedule, seed=case.seed))
+    plan = replace(plan, conf=replace(plan.conf, cluster=cluster, schedule=schedule, seed=case.seed), follows=follows)
     config = first.config | as_plain(plan.conf)
     first = msgspec.structs.replace(
         first,
@@ -260,6 +274,7 @@ def _opening(case: Case) -> Opening:
         config_hash=config_hash(config),
         duration_seconds=schedule.duration_seconds,
         warmup_seconds=schedule.warmup_seconds,
+        follows=None if follows is None else follows.recorded,
     )
     return Opening(cluster, plan, first)
 

@@ -81,6 +81,8 @@ class Trial:
     """Of its attempt: its worker's, until it is prepared and says so itself."""
     losses: int = 0
     """Attempts that ended with the worker or in it."""
+    epochs: int | None = None
+    """That the trial had which it follows; None: it follows none."""
 
 
 @dataclass(slots=True)
@@ -182,6 +184,7 @@ class ShadowModel:
                     request.wants_start,
                     event.parent,
                     ShadowTrial((event.forward_flops + event.backward_flops, event.validation_flops)),
+                    epochs=None if event.follows is None else event.follows.epochs,
                 )
                 if event.parent is not None:
                     self.descent.append((request.round, self.trials[event.parent].round))
@@ -310,14 +313,14 @@ class ShadowModel:
                 f"requested; a trial {'has' if self._has_finished else 'has not'} finished",
                 event.number,
             )
-        if event.wants_start != (self._start_is_due() and not event.spare):
+        if event.follows is None and event.wants_start != (self._start_is_due() and not event.spare):
             raise BrokenLaw(
                 START,
                 f"proposal {event.number} is {'' if event.wants_start else 'not '}for the starting network; trials of it: "
                 f"{ {number: trial.state for number, trial in self.trials.items() if trial.is_start} }",
                 event.number,
             )
-        if worker.vain >= self.rejections:
+        if worker.vain >= self.rejections and event.follows is None:
             raise BrokenLaw(
                 LIMITS, f"worker {event.worker} is asked again after {worker.vain} rejections", event.number
             )
@@ -325,16 +328,22 @@ class ShadowModel:
         worker.requested.add(event.number)
         self.requests[event.number] = event
 
+    @property
+    def follows(self) -> bool:
+        """Whether the run trains the trials of another."""
+        return self.started is not None and self.started.follows is not None
+
     def needs_next(self, worker: Worker) -> bool:
         """Whether a worker trains nothing, or what may be over after the epoch in progress."""
         if worker.trial is None:
             return True
         trial = self.trials[worker.trial]
-        return trial.shadow_trial.nears_its_end(self._schedule, trial.round)
+        # What follows is known beforehand, and is not asked for ahead.
+        return trial.epochs is None and trial.shadow_trial.nears_its_end(self._schedule, trial.round)
 
     def missing(self, worker: Worker) -> int:
         """How many proposals a worker is short of; below 0: how many it has besides."""
-        spares = self.spares if self._has_finished else 0
+        spares = self.spares if self._has_finished and not self.follows else 0
         return self.needs_next(worker) + spares - len(worker.waiting) - len(worker.requested)
 
     def _start_is_due(self) -> bool:
@@ -471,7 +480,9 @@ class ShadowModel:
             worker.vain = min(worker.vain, self.rejections - 1)
 
     def is_over(self, trial: Trial) -> bool:
-        """Whether a trial has come to its end by the rules of rounds and patience."""
+        """Whether a trial has come to its end by the rules of rounds and patience, or as the one that it follows."""
+        if trial.epochs is not None:
+            return len(trial.shadow_trial.accuracies) == trial.epochs
         return trial.shadow_trial.is_over(self._schedule, trial.round)
 
     def _lose(self, trial: Trial, *, counts: bool) -> None:

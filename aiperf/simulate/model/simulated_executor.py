@@ -33,6 +33,7 @@ from aiperf.journal.messages import (
     WorkerDown,
     WorkerUp,
 )
+from aiperf.planning.following import Following
 from aiperf.rng import derive
 from aiperf.rules.proposals import Proposer, make
 from aiperf.simulate.model.accelerator_memory import Memory
@@ -44,7 +45,7 @@ from aiperf.simulate.model.pace import Figures, Pace, pace
 from aiperf.simulate.model.simulated_attempt import Attempt, Fate, Task, Worker
 from aiperf.simulate.model.virtual_clock import VirtualClock
 from cluster.simulated import SimulatedConf
-from morphism import cost, decode_morph
+from morphism import Graph, cost, decode_morph
 from searchers.history import History, Observation, Space
 
 _WORD, _STEP, _CALL = range(3)
@@ -68,6 +69,8 @@ class World:
     """Of every proposal that was made."""
     floors: dict[int, float] = field(default_factory=dict)
     """Of every proposal the validation error that its training tends to."""
+    follows: Following | None = None
+    """The run whose trials are trained instead of searching."""
     ground_truth: GroundTruth | None = None
     """Records what was truly done, for an auditor to compare with the journal; None: nobody compares."""
     inherited: dict[int, float] = field(default_factory=dict)
@@ -282,8 +285,7 @@ class SimulatedExecutor:
         if isinstance(answer, Proposed):
             # Counted now, while the graph is in memory: hours later, when the trial begins, it would have to be built again.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
-            self.world.figures[order.number] = Figures.of(cost(graph))
-            self.world.floors[order.number] = self.world.learning.floor(graph)
+            self._work_out(order.number, graph)
         for fault in self._on_propose:
             changed = fault.asked(worker, order, answer)
             if changed is None:
@@ -324,8 +326,15 @@ class SimulatedExecutor:
             return None
         return CheckpointGone(trial=order.trial, attempt=order.attempt, missing=missing, reason="no such file")
 
+    def _work_out(self, number: int, graph: Graph) -> None:
+        """What the network of a proposal costs, and to which error its training tends."""
+        self.world.figures[number] = Figures.of(cost(graph))
+        self.world.floors[number] = self.world.learning.floor(graph)
+
     def _attempt(self, order: Train, worker: Worker) -> Attempt:
         world, conf = self.world, self.world.conf
+        if order.trial not in world.figures:  # it follows another run's trial: nobody here has proposed it
+            self._work_out(order.trial, self._history.graph(order.trial))
         figures = world.figures[order.trial]
         if order.first_epoch == 1:
             inherited = 0.0 if order.parent is None else world.checkpoints.newest(order.parent)

@@ -1,0 +1,85 @@
+"""The answer to a request of a run that follows another: the driver gives it itself, from the earlier journal.
+
+Whatever would make other work of it is refused by name, and stands in the journal as a rejection: nothing is trained with other
+weights, another batch or another network than the trial that it follows.
+"""
+
+from __future__ import annotations
+
+from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
+from aiperf.journal.messages import Proposed
+from aiperf.rules.agenda import Agenda
+from aiperf.rules.followed import FollowedTrial
+from aiperf.rules.proposals import described
+from morphism import DamagedMorph, IllegalMorph, cost, decode_morph
+from searchers.history import History
+
+FOLLOW = "follow"
+"""The name of the searcher in the proposals of such a run."""
+SAME = (
+    "fingerprint",
+    "forward_flops",
+    "backward_flops",
+    "validation_flops",
+    "tensor_forward_flops",
+    "tensor_backward_flops",
+    "parameters",
+)
+"""Of a proposal, what is counted here and must be as it was counted there."""
+
+
+def answer(agenda: Agenda, history: History, request: ProposalRequested, at: float) -> TrialProposed | TrialRejected:
+    """The trial that a request wants, as one of this run; or why it cannot be trained here."""
+    assert request.follows is not None, "a run that follows asks for nothing else"
+    wanted = agenda.trial(request.follows)
+    parent = None if wanted.proposal.parent is None else agenda.here.get(wanted.proposal.parent)
+
+    def rejected(reason: str) -> TrialRejected:
+        return TrialRejected(at=at, number=request.number, reason=reason, by="check")
+
+    if (reason := _without_weights(agenda, history, wanted)) is not None:
+        return rejected(reason)
+    if history.ceiling is not None and wanted.batch_size > history.ceiling:
+        return rejected(
+            f"trial {wanted.number} of the followed run had batches of {wanted.batch_size}; the most that fits here was "
+            f"measured to be {history.ceiling}"
+        )
+    word = Proposed(
+        number=request.number,
+        searcher=FOLLOW,
+        parent=parent,
+        morphs=tuple(wanted.proposal.morphs),
+        batch_size=wanted.batch_size,
+        kernel_size=wanted.proposal.kernel_size,
+        pruned=(),
+        seconds=0.0,
+        tuned_by=wanted.proposal.tuned_by,
+    )
+    try:
+        graph = history.grown(parent, tuple([decode_morph(morph) for morph in word.morphs]))
+    except (IllegalMorph, DamagedMorph) as error:
+        return rejected(str(error))
+    proposed = described(history, request, word, graph, cost(graph), at, wanted.follows)
+    for name in SAME:
+        if (here := getattr(proposed, name)) != (there := getattr(wanted.proposal, name)):
+            return rejected(
+                f"trial {wanted.number} of the followed run has {name} {there!r} in its journal; the same morphs give "
+                f"{here!r} here"
+            )
+    return proposed
+
+
+def _without_weights(agenda: Agenda, history: History, wanted: FollowedTrial) -> str | None:
+    """Why the weights that a trial inherits are not there; None: they are, or it inherits none."""
+    there = wanted.proposal.parent
+    if there is None:
+        return None
+    parent = agenda.here.get(there)
+    inherits = f"trial {wanted.number} of the followed run inherits from its trial {there}"
+    if parent is None:
+        return f"{inherits}, which could not be trained here"
+    if parent not in history.accuracies:
+        return f"{inherits}, whose like here, trial {parent}, did not finish"
+    if history.were_weights_dropped(parent):
+        return f"{inherits}; the weights of its like here, trial {parent}, are gone"
+    return None

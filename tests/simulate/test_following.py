@@ -1,0 +1,256 @@
+"""A run that follows another does the same work, trial by trial, whatever befalls either of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from aiperf.errors import CannotFollow
+from aiperf.journal.events import (
+    AnyEvent,
+    CheckpointDropped,
+    EpochFinished,
+    ProposalRequested,
+    RunEnded,
+    RunStarted,
+    TrialFinished,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+)
+from aiperf.journal.journal import NAME, Journal, read
+from aiperf.planning.following import following
+from aiperf.planning.plan import make_plan
+from aiperf.rules.proposals import proposer_of
+from aiperf.rules.verify_proposals import verify_proposals
+from aiperf.simulate.audit.random_runs import PLENTY, SCARCE, Failed, explained, play, random_case
+from aiperf.simulate.incarnations import drive
+from aiperf.simulate.session import open_run, world_of
+from cluster.faults import DriverDiesConf, WorkerLostConf
+from tests.simulate.test_session import configured
+
+BLOCK = 10
+SAME = (
+    "fingerprint",
+    "morphs",
+    "batch_size",
+    "kernel_size",
+    "forward_flops",
+    "backward_flops",
+    "parameters",
+    "tuned_by",
+)
+
+
+def simulated(folder: Path, follow: Path | None = None, **options: Any) -> list[AnyEvent]:
+    """The journal of a run, which lies in the folder too."""
+    opening = open_run(replace(configured(**options), follow=None if follow is None else str(follow)))
+    folder.mkdir()
+    drive(world_of(opening), opening.first, folder / NAME)
+    return list(read(folder))
+
+
+def finished(events: Iterable[AnyEvent]) -> dict[int, TrialFinished]:
+    return {event.trial: event for event in events if isinstance(event, TrialFinished)}
+
+
+def proposed(events: Iterable[AnyEvent]) -> dict[int, TrialProposed]:
+    return {event.number: event for event in events if isinstance(event, TrialProposed)}
+
+
+def epochs(events: Iterable[AnyEvent], trial: int) -> int:
+    return max(event.epoch for event in events if isinstance(event, EpochFinished) and event.trial == trial)
+
+
+def begun(events: Iterable[AnyEvent]) -> list[int]:
+    return [event.trial for event in events if isinstance(event, TrialStarted) and event.attempt == 1]
+
+
+def assert_same_work(there: list[AnyEvent], here: list[AnyEvent]) -> int:
+    """Of each trial that finished in both; gives how many."""
+    theirs, mine, both = proposed(there), proposed(here), 0
+    ended_there, ended_here = finished(there), finished(here)
+    number_here = {event.follows.trial: number for number, event in mine.items() if event.follows is not None}
+    for number in ended_here:
+        follows = mine[number].follows
+        assert follows is not None and mine[number].searcher == "follow"
+        other = theirs[follows.trial]
+        assert [getattr(mine[number], name) for name in SAME] == [getattr(other, name) for name in SAME]
+        assert mine[number].parent == (None if other.parent is None else number_here[other.parent])
+        if follows.trial in ended_there:
+            both += 1
+            assert epochs(here, number) == epochs(there, follows.trial) == follows.epochs
+            assert ended_here[number].reason == "followed"
+    return both
+
+
+@pytest.mark.parametrize("first", range(0, 20, BLOCK))
+def test_runs_full_of_faults_that_follow_runs_full_of_faults_keep_every_law(first: int) -> None:
+    """The auditor replays them, makes each of their proposals again from the followed journal, and adds their work up."""
+    for seed in range(first, first + BLOCK):
+        followed = replace(random_case(1000 + seed), memory_bytes=PLENTY)
+        try:
+            play(replace(random_case(seed), searches=False, replays=0.02, follows=followed))
+        except Failed as failed:
+            pytest.fail(explained(failed, keep=Path(f"failed-following-{seed}.jsonl")), pytrace=False)
+
+
+@pytest.mark.parametrize(("there", "here"), [(6, 6), (6, 2), (2, 9)])
+def test_a_following_run_does_the_same_work_on_any_number_of_workers(there: int, here: int, tmp_path: Path) -> None:
+    earlier = simulated(tmp_path / "earlier", workers=there, faults=[WorkerLostConf(rate=0.5)])
+
+    again = simulated(
+        tmp_path / "again", tmp_path / "earlier", workers=here, faults=[WorkerLostConf(rate=0.1)], hours=20.0
+    )
+
+    assert assert_same_work(earlier, again) == len(finished(earlier)) > 2
+    assert isinstance(again[-1], RunEnded) and again[-1].reason == "followed"  # before its time: nothing is left
+    assert not any(isinstance(event, TrialRejected) for event in again)
+
+
+def test_one_worker_trains_in_the_order_of_the_followed_run(tmp_path: Path) -> None:
+    earlier = simulated(tmp_path / "earlier", workers=5)
+
+    again = simulated(tmp_path / "again", tmp_path / "earlier", workers=1, hours=40.0)
+
+    follows = {number: event.follows.trial for number, event in proposed(again).items() if event.follows is not None}
+    assert [follows[number] for number in begun(again)] == begun(earlier)
+
+
+def test_a_shorter_run_is_cut_off_by_its_time_and_has_done_the_first_of_the_work(tmp_path: Path) -> None:
+    earlier = simulated(tmp_path / "earlier", workers=3)
+
+    again = simulated(tmp_path / "again", tmp_path / "earlier", workers=3, hours=1.0)
+
+    assert isinstance(again[-1], RunEnded) and again[-1].reason == "duration"
+    assert 0 < assert_same_work(earlier, again) < len(finished(earlier))
+
+
+def test_a_run_that_follows_a_following_run_has_the_seeds_of_the_first(tmp_path: Path) -> None:
+    first = simulated(tmp_path / "first", workers=3)
+    simulated(tmp_path / "second", tmp_path / "first", workers=2, hours=9.0)
+
+    third = simulated(tmp_path / "third", tmp_path / "second", workers=3, hours=9.0)
+
+    by_print = {event.fingerprint: event for event in proposed(first).values()}
+    seeds = {trial.proposal.fingerprint: trial.follows.seed for trial in following(tmp_path / "first").work.trials}
+    for event in proposed(third).values():
+        assert event.fingerprint in by_print and event.follows is not None
+        assert event.follows.seed == seeds[event.fingerprint]
+    assert len(finished(third)) >= len(finished(first))
+
+
+def test_weights_are_kept_for_every_trial_that_is_still_to_inherit_them(tmp_path: Path) -> None:
+    simulated(tmp_path / "earlier", workers=8, hours=6.0)
+
+    again = simulated(tmp_path / "again", tmp_path / "earlier", workers=2, hours=40.0)
+
+    gone: set[int] = set()
+    for event in again:
+        if isinstance(event, CheckpointDropped):
+            gone.add(event.trial)
+        elif isinstance(event, TrialProposed):
+            assert event.parent not in gone
+    assert gone, "more finished than are kept, or this says nothing"
+    assert not any(isinstance(event, TrialRejected) for event in again)
+
+
+def test_a_batch_that_does_not_fit_here_is_refused_by_name_and_with_it_those_that_inherit(tmp_path: Path) -> None:
+    case = replace(random_case(3), workers=3, faults=(), seconds=420.0, searches=False, memory_bytes=PLENTY)
+
+    played = play(replace(case, memory_bytes=SCARCE, follows=case))
+
+    (tmp_path / NAME).write_bytes(played.journal)
+    events = list(read(tmp_path))
+    reasons = [event.reason for event in events if isinstance(event, TrialRejected)]
+    assert any("had batches of 64; the most that fits here" in reason for reason in reasons)
+    assert any("which could not be trained here" in reason or "did not finish" in reason for reason in reasons)
+    assert isinstance(events[-1], RunEnded) and events[-1].reason == "followed"
+
+
+def test_a_driver_that_dies_goes_on_with_what_is_left(tmp_path: Path) -> None:
+    earlier = simulated(tmp_path / "earlier", workers=4)
+
+    again = simulated(
+        tmp_path / "again", tmp_path / "earlier", workers=4, hours=12.0, faults=[DriverDiesConf(rate=0.01)]
+    )
+
+    assert assert_same_work(earlier, again) == len(finished(earlier))
+
+
+def test_every_proposal_is_made_again_from_the_followed_journal_and_from_no_other(tmp_path: Path) -> None:
+    simulated(tmp_path / "earlier", workers=4)
+    simulated(tmp_path / "other", workers=4, seed=1)
+    again = simulated(tmp_path / "again", tmp_path / "earlier", workers=3, hours=12.0)
+    conf = configured()
+    proposer = proposer_of(conf.searcher, conf.hpo)
+    right, wrong = following(tmp_path / "earlier"), following(tmp_path / "other")
+
+    made = list(verify_proposals(again, proposer, right.work, right.recorded.last_hash))
+
+    assert made and all(one.is_equal for one in made)
+    with pytest.raises(CannotFollow, match="which was not given"):
+        list(verify_proposals(again, proposer))
+    with pytest.raises(CannotFollow, match=r"found .* with the hash"):
+        list(verify_proposals(again, proposer, wrong.work, wrong.recorded.last_hash))
+
+
+@pytest.mark.parametrize("name", ["batch_size", "morphs", "seed", "epochs", "order"])
+def test_a_proposal_that_is_not_the_followed_runs_is_found(name: str, tmp_path: Path) -> None:
+    simulated(tmp_path / "earlier", workers=4)
+    again = simulated(tmp_path / "again", tmp_path / "earlier", workers=3, hours=12.0)
+    right, conf = following(tmp_path / "earlier"), configured()
+    at, victim = [(at, event) for at, event in enumerate(again) if isinstance(event, TrialProposed)][5]
+    assert victim.follows is not None
+    if name == "order":  # the two trials after one another, exchanged
+        place = next(at for at, trial in enumerate(right.work.trials) if trial.number == victim.follows.trial)
+        trials = list(right.work.trials)
+        trials[place], trials[place + 1] = trials[place + 1], trials[place]
+        work = replace(right.work, trials=tuple(trials))
+    else:
+        work = right.work
+        changes: dict[str, dict[str, Any]] = {
+            "batch_size": {"batch_size": victim.batch_size // 2},
+            "morphs": {"morphs": [*victim.morphs, *victim.morphs]},
+            "seed": {"follows": msgspec.structs.replace(victim.follows, seed=1)},
+            "epochs": {"follows": msgspec.structs.replace(victim.follows, epochs=victim.follows.epochs + 1)},
+        }
+        again[at] = msgspec.structs.replace(victim, **changes[name])
+
+    found = []
+    for one in verify_proposals(again[: at + 1], proposer_of(conf.searcher, conf.hpo), work, right.recorded.last_hash):
+        found += [] if one.is_equal else [one.number]
+
+    assert found == [victim.number]
+
+
+def test_the_journal_says_whom_it_follows_and_what_is_left_out(tmp_path: Path) -> None:
+    earlier = simulated(tmp_path / "earlier", workers=4, faults=[WorkerLostConf(rate=1.0)])
+
+    first = simulated(tmp_path / "again", tmp_path / "earlier", workers=4)[0]
+
+    assert isinstance(first, RunStarted) and first.follows is not None
+    told, numbers = first.follows, sum(isinstance(event, ProposalRequested) for event in earlier)
+    assert told.lines == len(earlier) and told.run == "simulated"
+    assert told.trials + sum(told.left_out.values()) == numbers and told.trials <= len(begun(earlier))
+    assert told.last_hash in (tmp_path / "earlier" / NAME).read_text().splitlines()[-1]
+
+
+def test_a_run_of_which_nothing_was_trained_cannot_be_followed(tmp_path: Path) -> None:
+    opening = open_run(configured(workers=1))
+    with Journal(tmp_path / NAME, durable=False) as journal:
+        journal.append([opening.first])
+
+    with pytest.raises(CannotFollow, match="has none"):
+        following(tmp_path)
+
+
+def test_a_plan_without_a_run_to_follow_searches() -> None:
+    opening = open_run(configured(workers=1))
+
+    assert make_plan(opening.plan.conf, opening.plan.shape, opening.plan.dataset).follows is None

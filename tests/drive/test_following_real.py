@@ -46,7 +46,10 @@ def test_a_run_that_follows_does_the_same_work_trial_by_trial_and_its_score_is_v
         "dataset.training_images=64",
         "dataset.validation_images=32",
         "schedule.epochs=[2]",
-        "schedule.duration_seconds=7200", "schedule.warmup_seconds=1", f"executor={executor}", "trainer.threads=1"
+        "schedule.duration_seconds=7200",
+        "schedule.warmup_seconds=1",
+        f"executor={executor}",
+        "trainer.threads=1",
     )
     earlier = begin(*words, f"limits.trials={TRIALS}")
     assert earlier.wait() == 0, earlier.output.read_text()

@@ -46,6 +46,11 @@ def check_first_line(event: RunStarted) -> None:
     for name, configured, here in said:
         if configured is not None and configured != here:
             raise Unlawful(f"the first line says what its configuration says; {name} is {configured!r} and {here!r}")
+    must(
+        (event.config.get("follow") is None) == (event.follows is None),
+        "a run follows another where its configuration says so",
+        f"follow={event.config.get('follow')!r} and {'no' if event.follows is None else 'a'} followed run",
+    )
     for name in ("training_images", "validation_images"):
         whole(f"dataset.{name}", event.dataset.get(name), 1, LARGEST_COUNT)
     _shape(event)

@@ -264,8 +264,13 @@ def _opening(case: Case, follows: Following | None = None) -> Opening:
         turn_seconds=case.turn_seconds,
         faults=list(case.faults),
     )
+    follow = None if follows is None else follows.recorded.run
     schedule = replace(plan.conf.schedule, duration_seconds=case.seconds, warmup_seconds=case.seconds / 5)
-    plan = replace(plan, conf=replace(plan.conf, cluster=cluster, schedule=schedule, seed=case.seed), follows=follows)
+    plan = replace(
+        plan,
+        conf=replace(plan.conf, cluster=cluster, schedule=schedule, seed=case.seed, follow=follow),
+        follows=follows,
+    )
     config = first.config | as_plain(plan.conf)
     first = msgspec.structs.replace(
         first,

@@ -10,7 +10,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from aiperf.journal.events import SCHEMA, SCHEMAS_READ, AnyEvent, Interval, WorkerShape
+from aiperf.journal.events import SCHEMA, SCHEMAS_READ, AnyEvent, FollowedRun, Follows, Interval, WorkerShape
 from tools import events_doc, events_history
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "events.md"
@@ -51,7 +51,7 @@ def test_what_stands_inside_of_an_event_stands_on_the_page_with_all_of_its_field
     assert told == {part.__name__: list(part.__struct_fields__) for part in PARTS}
 
 
-PARTS = (WorkerShape, Interval)
+PARTS = (FollowedRun, WorkerShape, Follows, Interval)
 TYPES = {part.__name__: part for part in (*get_args(AnyEvent), *PARTS)}
 
 

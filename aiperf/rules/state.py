@@ -104,7 +104,7 @@ class Run:
         """
         is_due = worker.trial is None or worker.nears_end
         held = len(worker.requested) + len(worker.waiting)
-        spares = self.limits.spares if self.finished and self.started.follows is None else 0
+        spares = 0 if self.started.follows is not None else (self.limits.spares if self.finished else 0)
         missing = max(0, is_due + spares - held)
         due = min(missing, int(is_due))
         return due, missing - due

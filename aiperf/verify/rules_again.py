@@ -68,12 +68,16 @@ class _HistoryAlone:
 class Looked:
     """Which of the costly things are looked at."""
 
+    chain: str
+    """The journal's last hash, by which they were drawn."""
+    requested: int
+    """Proposals in all."""
     proposals: tuple[int, ...]
     """Made again."""
     told: tuple[int, ...]
     """Trials of which what the search was told is worked out again."""
-    requested: int
-    """Proposals in all."""
+    built: tuple[int, ...]
+    """Trials whose architectures are built again."""
 
 
 def follow(path: Path, looked: Looked) -> tuple[Checked, ...]:
@@ -124,7 +128,7 @@ def _checks(run: Run, looked: Looked) -> tuple[Decisions | None, Sequence[CheckO
     return decisions, (
         *([] if decisions is None else [decisions]),
         Results(frozenset(looked.told), is_ours=is_ours),
-        Graphs(run, proposals.history, is_ours=is_ours),
+        Graphs(run, proposals.history, frozenset(looked.built), is_ours=is_ours),
         proposals,
     )
 

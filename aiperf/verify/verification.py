@@ -26,6 +26,8 @@ LONG = 64 << 20
 """Bytes of a journal from which on two processes are worth their start."""
 RECORDED = 64
 """Files of telemetry that are looked at: one a worker and host."""
+BUILT = 10_000
+"""Architectures that are built and counted again, at two thousandths of a second each."""
 TOLD = 1000
 """Trials of which what the search was told is worked out again, at a thousandth of a second each."""
 
@@ -38,29 +40,36 @@ def verify(path: Path, sample: int | None = drawing.DEFAULT) -> Verification:
         JournalDamaged: it is of a schema that this release does not read.
     """
     journal = path / NAME if path.is_dir() else path
-    chain, requested = "", 0
-    if journal.is_file():
-        chain, requested = drawing.last_chain(journal), drawing.proposals_requested(journal)
-    looked = Looked(
-        proposals=drawing.drawn(chain, requested, sample),
-        told=drawing.drawn(chain, requested, None if sample is None else TOLD),
-        requested=requested,
-    )
+    looked = looked_at(journal, sample)
     lines, followed = _both(journal, looked)
     work_log = lines.work_log
     return Verification(
         path=str(path),
         run=None if work_log.started is None else work_log.started.run,
         lines=lines.lines,
-        chain=chain,
+        chain=looked.chain,
         is_whole=lines.is_whole,
         sample=looked.proposals if lines.is_whole else (),
         checks=(
             *lines.checked,
             *followed,
-            *(_of_the_whole(journal, work_log, chain, sample) if lines.is_whole else ()),
+            *(_of_the_whole(journal, work_log, looked.chain, sample) if lines.is_whole else ()),
         ),
         score=score(work_log) if work_log.started is not None and lines.is_whole else None,
+    )
+
+
+def looked_at(journal: Path, sample: int | None) -> Looked:
+    """What is looked at of what is costly: drawn by the journal's last hash; `sample`: proposals, None: all of everything."""
+    chain, requested = "", 0
+    if journal.is_file():
+        chain, requested = drawing.last_chain(journal), drawing.proposals_requested(journal)
+    return Looked(
+        chain=chain,
+        requested=requested,
+        proposals=drawing.drawn(chain, requested, sample),
+        told=drawing.drawn(chain, requested, None if sample is None else TOLD),
+        built=drawing.drawn(chain, requested, None if sample is None else BUILT),
     )
 
 

@@ -32,6 +32,7 @@ from aiperf.option_records import Records, check_field, check_record
 from aiperf.option_words import Options, check, fields_of_records
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.rules.limits import LimitsConf, ScheduleConf
+from aiperf.system.description.form import SystemForm, filled
 from aiperf.train.trainer_config import TrainerConf
 from cluster.faults import FAULTS, FaultConf, UnusableFault
 from cluster.kinds import CLUSTERS
@@ -80,6 +81,7 @@ class RunConf:
     limits: LimitsConf = field(default_factory=LimitsConf)
     preflight: PreflightConf = field(default_factory=PreflightConf)
     storage: StorageConf = field(default_factory=StorageConf)
+    system: SystemForm = field(default_factory=SystemForm)
     cluster: ClusterConf | None = None
     """Where to run: absent means this machine; otherwise +cluster=NAME."""
     name: str | None = None
@@ -248,7 +250,7 @@ def configure(words: Sequence[str]) -> RunConf:
         except UnusableConf as error:
             raise BadConfiguration(str(error)) from error
     assert isinstance(built, RunConf)
-    return built
+    return replace(built, system=filled(built.system))
 
 
 def _make_records(composed: DictConfig) -> None:

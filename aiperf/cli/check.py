@@ -74,13 +74,14 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def known_options() -> Collection[str]:
-    """What a file of rules may name: every option, and what a plan works out of them."""
+    """What a file of rules may name: every option, what a plan works out of them, and whole parts."""
     from aiperf.config import option_names
     from aiperf.ranking.division import BUILT_IN, division
 
     worked_out = {name for each in BUILT_IN for name in division(each).options() if name.startswith("space.")}
     named = {f"{part}.name" for each in BUILT_IN for part in division(each).chosen}
-    return sorted({*option_names(), *worked_out, *named})
+    names = {*option_names(), *worked_out, *named}
+    return sorted(names | {name.partition(".")[0] for name in names})
 
 
 def is_valid(judged: Sequence[Judgement]) -> bool:

@@ -28,6 +28,7 @@ from aiperf.preflight.prober import Prober
 from aiperf.preflight.probes.listed import full, quick
 from aiperf.preflight.reading import Measured, Setting
 from aiperf.system.describe import System, describe
+from aiperf.system.description.of_run import HASH, PROBE, stored_once
 
 
 class Gate(Protocol):
@@ -97,17 +98,26 @@ def judged(new: Sequence[Measured], known: Sequence[Measured], conf: PreflightCo
     if conf.broken == "stop" and (faulty := [one for one in new if verdicts[one.node].faults]):
         told = "; ".join(f"{one.host} ({one.address}): {', '.join(verdicts[one.node].faults)}" for one in faulty)
         raise NoWorkers(f"with preflight.broken=stop no run begins on nodes with a fault; found {told}")
-    return tuple(_event(one, verdicts[one.node], conf) for one in new)
+    ours = {one.node for one in new}
+    described = {hash for one in known if one.node not in ours and (hash := _hash(one)) is not None}
+    return tuple(_event(one, verdicts[one.node], conf, described) for one in new)
 
 
-def _event(one: Measured, verdict: Verdict, conf: PreflightConf) -> NodeChecked:
+def _hash(one: Measured) -> str | None:
+    """Of the node's description, which stands in the journal where an earlier line brought it there."""
+    reading = one.readings.get(PROBE)
+    return None if reading is None else reading.facts.get(HASH)
+
+
+def _event(one: Measured, verdict: Verdict, conf: PreflightConf, described: set[str]) -> NodeChecked:
+    """`described`: hashes of descriptions that stand in the journal; this node's is added."""
     told = one.readings.get(clock.NAME)
     off = clock.offset(told) if told is not None and told.failed is None else None
     return NodeChecked(
         at=0.0,
         address=one.address,
         host=one.host,
-        readings={name: msgspec.to_builtins(reading) for name, reading in one.readings.items()},
+        readings=stored_once({name: msgspec.to_builtins(reading) for name, reading in one.readings.items()}, described),
         faults=list(verdict.faults),
         notes=list(verdict.notes),
         excluded=bool(verdict.faults) and conf.broken != "keep",

@@ -62,7 +62,7 @@ class Division:
     judged: Mapping[str, str]
     """Options that a rule on a fact looks after: the rule's id."""
     free: Mapping[str, str]
-    """Options that may be as they like, each with the reason."""
+    """Options, or whole parts of the configuration, that may be as they like, each with the reason."""
 
     def rule(self, id: str) -> Rule:
         """The rule of that name."""

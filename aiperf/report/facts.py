@@ -15,6 +15,7 @@ from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import Breach
+from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.energy import EnergyFacts
 from aiperf.system.telemetry import Doubt, Telemetry
 
@@ -319,6 +320,8 @@ class Report:
     nodes: tuple[NodeFacts, ...]
     """As preflight found them; empty: it was not done."""
     systems: tuple[SystemFacts, ...]
+    system: SystemDescription
+    """Nodes as they described themselves, what differs between them, and what the site said of the system."""
     gantt: Gantt
     tree: Tree
     architecture: Architecture | None

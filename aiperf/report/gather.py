@@ -36,8 +36,10 @@ from aiperf.report.fold import Collected, TrialResults, collect
 from aiperf.report.losses import losses
 from aiperf.report.nodes import clock_offsets, nodes
 from aiperf.report.nodes import doubts as of_preflight
+from aiperf.report.system import doubts as of_system
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
+from aiperf.system.description.of_run import SystemDescription, system_description
 from aiperf.system.energy import EnergyFacts, energy_doubts, energy_facts
 from aiperf.system.meters import Meter
 from aiperf.system.telemetry import Doubt, Limits, Telemetry, died, doubts
@@ -81,11 +83,12 @@ def gather(
     there = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
     energy = energy_facts(measured, metered, _hosts(run, worked_until), result.flops_per_second)
+    described = system_description(run.started, run.checks)
     return Report(
         run=_run(run, end),
         score=result,
         breaches=breaches(candidate(run, inside, result, used.mfu_busy)),
-        doubts=_doubts(run, result, measured, energy, worked_until),
+        doubts=_doubts(run, result, described, measured, energy, worked_until),
         curve=curve(work_log, CURVE_POINTS),
         errors=_errors(run),
         error_points=len(run.error),
@@ -99,6 +102,7 @@ def gather(
         workers=_workers(run),
         nodes=nodes(run.checks),
         systems=_systems(run),
+        system=described,
         gantt=gantt(work_log, end),
         tree=tree(run.trials, run.best),
         architecture=architecture,
@@ -292,6 +296,7 @@ def _hosts(run: Collected, workers: Iterable[int]) -> frozenset[str]:
 def _doubts(
     run: Collected,
     result: Score,
+    described: SystemDescription,
     measured: Telemetry | None,
     energy: EnergyFacts | None,
     worked_until: dict[int, float],
@@ -299,6 +304,7 @@ def _doubts(
     is_simulated = run.started.simulated
     found = [Doubt(text, "doubt") for text in result.doubts]
     found += of_preflight(run.checks, run.started.config, is_simulated=is_simulated)
+    found += of_system(described)
     if measured is not None:
         found += doubts(measured, Limits())
     found += () if energy is None else energy_doubts(energy)

@@ -9,7 +9,7 @@ import base64
 from collections.abc import Iterable, Sequence
 
 from aiperf import units
-from aiperf.report import tables, words
+from aiperf.report import system, tables, words
 from aiperf.report.document import document, note, section, table, text
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, inline
@@ -54,7 +54,11 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
         section("tree", "Tree of architectures", [_figure(by_name["tree"])]),
         section("architecture", "Best architecture", [_architecture(report, architecture)]),
         section("trials", "Trials", [_trials(report)]),
-        section("system", "System", [_nodes(report), _beside([*tables.systems(report), tables.versions(report)])]),
+        section(
+            "system",
+            "System",
+            [_nodes(report), _described(report), _beside([*tables.systems(report), tables.versions(report)])],
+        ),
         section("configuration", "Run and configuration", [table(tables.run(report)), _configuration(report)]),
     ]
     title = f"{report.run.name}: {words.score_title(report.run)} {words.score(report)}"
@@ -200,6 +204,15 @@ def _devices(telemetry: Table | None) -> str:
 
 def _beside(shown: Iterable[Table]) -> str:
     return f'<div class="beside">{"".join(table(each) for each in shown)}</div>'
+
+
+def _described(report: Report) -> str:
+    described = "".join(table(each) for each in system.tables(report))
+    return (
+        f"<details><summary>Nodes as they were read, and the site's form</summary>{described}</details>"
+        if described
+        else ""
+    )
 
 
 def _configuration(report: Report) -> str:

@@ -98,5 +98,12 @@ def configuration_of(first: RunStarted) -> Mapping[str, Any]:
 
 
 def system_of(first: RunStarted, report: Report) -> Mapping[str, Any]:
-    """system.json: the driver's host, and the workers' hosts, those that are alike as one."""
-    return {"driver": first.machine, "versions": first.versions, "workers": report.systems, "nodes": report.nodes}
+    """system.json: the driver's host, the workers' hosts, those that are alike as one, every node as it was read, and what
+    the site says of its system."""
+    return {
+        "driver": first.machine,
+        "versions": first.versions,
+        "workers": report.systems,
+        "nodes": report.nodes,
+        "described": report.system,
+    }

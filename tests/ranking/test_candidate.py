@@ -69,7 +69,9 @@ def other(value: Any) -> Any:
 def of_the_procedure() -> list[str]:
     """Every option that a first line holds, but those that may be as they like."""
     free = division("quick").free
-    return [option for option in options(first_line().config) if option not in free]
+    return [
+        option for option in options(first_line().config) if option not in free and option.partition(".")[0] not in free
+    ]
 
 
 def test_the_first_line_of_a_default_run_breaks_nothing_of_what_it_can_tell() -> None:

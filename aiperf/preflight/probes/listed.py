@@ -7,6 +7,7 @@ from aiperf.preflight.probes.data import Data
 from aiperf.preflight.probes.disk import DiskRead, DiskWrite, Space
 from aiperf.preflight.probes.matmul import Matmul
 from aiperf.preflight.probes.memory import Memory
+from aiperf.preflight.probes.system import System
 from aiperf.preflight.probes.versions import Versions
 from aiperf.preflight.reading import Probe
 
@@ -16,9 +17,19 @@ SMALL, LARGE = 2**22, 2**26
 
 def quick() -> tuple[Probe, ...]:
     """No torch, under a second in all."""
-    return (Versions(), Space(), DiskWrite(SMALL), DiskRead(SMALL), Accelerators(), Data())
+    return (Versions(), System(), Space(), DiskWrite(SMALL), DiskRead(SMALL), Accelerators(), Data())
 
 
 def full() -> tuple[Probe, ...]:
     """Of one node; those between nodes are `drive.ray.inspection`'s to arrange."""
-    return (Versions(), Space(), DiskWrite(LARGE), DiskRead(LARGE), Accelerators(), Data(), Matmul(), Memory())
+    return (
+        Versions(),
+        System(),
+        Space(),
+        DiskWrite(LARGE),
+        DiskRead(LARGE),
+        Accelerators(),
+        Data(),
+        Matmul(),
+        Memory(),
+    )

@@ -1,0 +1,24 @@
+"""What the node is made of (`aiperf.system.description`): described, and judged by nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from aiperf.preflight.reading import Reading, Setting
+from aiperf.system.describe import folders_of
+from aiperf.system.description.node import describe_node, hash_of
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Hardware, firmware, kernel, libraries, links, storage, container, limits, variables; and the hash of all that."""
+
+    name: ClassVar[str] = "system"
+    unit: ClassVar[str] = "text"
+
+    def measure(self, setting: Setting) -> Reading:
+        """See `reading.Probe`."""
+        folders = folders_of(setting.folder, getattr(setting.dataset, "root", None)) | {"temporary": setting.temporary}
+        described = describe_node(folders)
+        return Reading(probe=self.name, unit=self.unit, facts={"hash": hash_of(described), "description": described})

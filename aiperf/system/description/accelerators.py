@@ -1,0 +1,124 @@
+"""A node's NVIDIA accelerators and how they are linked, by NVML: what `nvidia-smi -q` and `nvidia-smi topo -m` tell.
+
+Written by NVML's reference; tried with a stand-in library, and not run on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aiperf.system.attach import accelerator_samplers, attach
+from aiperf.system.description.values import Part, unread
+
+_NEAR = {
+    0: "same board",
+    10: "one switch",
+    20: "several switches",
+    30: "one host bridge",
+    40: "one NUMA node",
+    50: "across sockets",
+}
+"""nvmlGpuTopologyLevel_t."""
+_MOST_LINKS = 18
+
+
+def accelerators() -> Part:
+    """All that samplers show, without serial numbers; where there are none, why."""
+    attached = attach(accelerator_samplers())
+    devices = [device for sampler in attached.samplers.values() for device in sampler.devices()]
+    attached.close()
+    told: Part = {
+        "devices": [
+            {
+                "name": f"{device.vendor} {device.index}",
+                "model": device.model or unread("the library gives no name"),
+                "memory_bytes": device.memory_bytes or unread("the library does not tell"),
+                "driver": device.driver or unread("the library does not tell"),
+                "power_cap_watts": device.power_cap_watts or unread("the library does not tell"),
+            }
+            for device in devices
+        ],
+        "not_seen": dict(attached.absent),
+    }
+    if "nvml" in attached.samplers:
+        told["nvidia"] = _nvidia()
+    return told
+
+
+def _nvidia() -> Part:
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return {
+            "cuda": _asked(lambda: _version(pynvml.nvmlSystemGetCudaDriverVersion_v2())),
+            "nvml": _asked(pynvml.nvmlSystemGetNVMLVersion),
+            "devices": [{"name": f"NVIDIA {index}"} | _device(pynvml, handle) for index, handle in enumerate(handles)],
+            "topology": _topology(pynvml, handles),
+        }
+    except pynvml.NVMLError as error:
+        return {"why_not": unread(error)}
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _device(nvml: Any, handle: Any) -> Part:
+    return {
+        "vbios": _asked(lambda: nvml.nvmlDeviceGetVbiosVersion(handle)),
+        "pcie": _asked(
+            lambda: (
+                f"generation {nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)} ×{nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)}"
+            )
+        ),
+        "ecc": _asked(lambda: "on" if nvml.nvmlDeviceGetEccMode(handle)[0] else "off"),
+        "mig": _asked(lambda: "on" if nvml.nvmlDeviceGetMigMode(handle)[0] else "off"),
+        "persistence": _asked(lambda: "on" if nvml.nvmlDeviceGetPersistenceMode(handle) else "off"),
+        "compute_mode": _asked(lambda: nvml.nvmlDeviceGetComputeMode(handle)),
+        "default_power_cap_watts": _asked(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000),
+        "largest_clock_mhz": _asked(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        "nvlinks": _asked(lambda: _links(nvml, handle)),
+    }
+
+
+def _links(nvml: Any, handle: Any) -> str:
+    up = 0
+    for link in range(_MOST_LINKS):
+        try:
+            up += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
+        except nvml.NVMLError:  # it has no more
+            break
+    return f"{up} up"
+
+
+def _topology(nvml: Any, handles: list[Any]) -> Part:
+    """How near each two are."""
+    return {
+        f"{one}-{other}": _asked(partial(_near, nvml, handles[one], handles[other]))
+        for one in range(len(handles))
+        for other in range(one + 1, len(handles))
+    }
+
+
+def _near(nvml: Any, one: Any, other: Any) -> str:
+    level = int(nvml.nvmlDeviceGetTopologyCommonAncestor(one, other))
+    return _NEAR.get(level, f"level {level}")
+
+
+def _version(told: int) -> str:
+    """12040 is 12.4."""
+    return f"{told // 1000}.{told % 1000 // 10}"
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    import pynvml
+
+    try:
+        told = call()
+    except pynvml.NVMLError as error:
+        return unread(error)
+    except AttributeError as error:  # an nvidia-ml-py without this call
+        return unread(error)
+    return told.decode() if isinstance(told, bytes) else told

@@ -1,0 +1,83 @@
+"""What differs between the nodes of a run, or between two systems: part by part, who has what, and what most have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MOST_NAMED = 8
+NOT_THERE = "not there"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One part of which not all nodes have the same."""
+
+    part: str
+    """'accelerators.devices.NVIDIA 0.driver'."""
+    usual: str
+    """What most have; of several the one that is first in order."""
+    others: tuple[tuple[str, tuple[str, ...]], ...]
+    """(what others have, which nodes), the most nodes first."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All that differ from what most have."""
+        return tuple(sorted(node for _, nodes in self.others for node in nodes))
+
+
+def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...]:
+    """Of descriptions by node. Nodes of one description may share the object: it is taken apart once."""
+    flat: dict[int, dict[str, str]] = {}
+    for description in nodes.values():
+        if id(description) not in flat:
+            flat[id(description)] = dict(flattened(description))
+    by_kind: dict[int, list[str]] = {}
+    for node, description in nodes.items():
+        by_kind.setdefault(id(description), []).append(node)
+    parts = sorted({part for each in flat.values() for part in each})
+    found = []
+    for part in parts:
+        who: dict[str, list[str]] = {}
+        for kind, names in by_kind.items():
+            who.setdefault(flat[kind].get(part, NOT_THERE), []).extend(names)
+        if len(who) > 1:
+            usual, *others = sorted(who, key=lambda value: (-len(who[value]), value))
+            found.append(Difference(part, usual, tuple((value, tuple(sorted(who[value]))) for value in others)))
+    return tuple(found)
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """A description by dotted names; of lists of things with names each by its own."""
+    rows: list[tuple[str, str]] = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            rows += flattened(value, f"{prefix}{name}.")
+        elif (
+            isinstance(value, list) and value and all(isinstance(each, Mapping) and each.get("name") for each in value)
+        ):
+            for each in value:
+                rest = {part: told for part, told in each.items() if part != "name"}
+                rows += flattened(rest, f"{prefix}{name}.{each['name']}.")
+        elif isinstance(value, list):
+            rows.append((f"{prefix}{name}", ", ".join(map(str, value)) or "none"))
+        else:
+            rows.append((f"{prefix}{name}", "none" if value is None or value == {} else str(value)))
+    return rows
+
+
+def in_words(found: Sequence[Difference], nodes: int) -> list[str]:
+    """`3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`, a line a part."""
+    return [
+        f"{len(each.nodes)} of {nodes} nodes differ: {each.part} {_others(each)}, else {each.usual}" for each in found
+    ]
+
+
+def _others(found: Difference) -> str:
+    return ", ".join(f"{value} on {_named(nodes)}" for value, nodes in found.others)
+
+
+def _named(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
+    return " ".join(nodes[:MOST_NAMED]) + more

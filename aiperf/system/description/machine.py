@@ -1,0 +1,120 @@
+"""The machine around processors and memory: maker, firmware, kernel, limits of a process, its container and its variables."""
+
+from __future__ import annotations
+
+import platform
+import re
+import resource
+from collections.abc import Mapping
+from pathlib import Path
+
+from aiperf.system.describe import container
+from aiperf.system.description.memory import boot_parameters
+from aiperf.system.description.values import Part, chosen, text, unread
+
+_IDENTITY = ("sys_vendor", "product_name", "product_version", "board_vendor", "board_name", "chassis_type")
+_FIRMWARE = ("bios_vendor", "bios_version", "bios_date", "bios_release", "ec_firmware_release")
+_BOOT = frozenset({
+    "mitigations", "nosmt", "isolcpus", "nohz_full", "rcu_nocbs", "skew_tick", "idle", "numa_balancing", "cgroup_no_v1",
+    "transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz", "iommu", "intel_iommu", "amd_iommu", "pcie_aspm",
+    "processor.max_cstate", "intel_idle.max_cstate", "intel_pstate", "amd_pstate", "tsc", "clocksource",
+})  # fmt: skip
+"""Parameters of the kernel that tell of its speed."""
+_LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_STACK", "RLIMIT_CORE", "RLIMIT_AS")
+
+VARIABLES = re.compile(
+    r"(NCCL|GLOO|UCX|OMP|KMP|GOMP|MKL|OPENBLAS|NUMEXPR|CUDA|CUDNN|CUBLAS|NVIDIA|HIP|HSA|ROCR|RCCL|MIOPEN|TORCH|PYTORCH|TRITON|HOROVOD|RAY|"
+    r"MALLOC|GLIBC|LD_PRELOAD|OMPI|PMIX|FI|MPICH)(_|$)"
+)
+"""Variables that change how fast or how a run computes, by how their names begin."""
+_OF_ONE_PROCESS = re.compile(
+    r"_(PID|ID|ADDRESS|IP|PORT|HOST|HOSTNAME|NODE|NAME|SESSION|DIR|FD|RANK|JOB|SOCKET|URI|URL)$"
+)
+"""Such variables of Ray's and of launchers differ from process to process, and say nothing of the machine."""
+SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_IMAGES = ("AIPERF_IMAGE", "APPTAINER_NAME", "APPTAINER_CONTAINER", "SINGULARITY_NAME", "SINGULARITY_CONTAINER",
+           "CONTAINER_IMAGE", "SLURM_CONTAINER", "ENROOT_ROOTFS")  # fmt: skip
+_MARKS = (
+    ("kubepods", "kubernetes"),
+    ("libpod", "podman"),
+    ("docker", "docker"),
+    ("containerd", "containerd"),
+    ("lxc", "lxc"),
+)
+
+
+def maker(sys: Path) -> Part:
+    """Who made it, as the firmware says; no serial numbers."""
+    return {name: text(sys / "class/dmi/id" / name) for name in _IDENTITY}
+
+
+def firmware(sys: Path) -> Part:
+    """Of the board, and of its management controller where its driver is loaded."""
+    controllers = sorted(sys.glob("devices/platform/ipmi_bmc.*/firmware_revision"))
+    return {
+        **{name: text(sys / "class/dmi/id" / name) for name in _FIRMWARE},
+        "bmc": text(controllers[0]) if controllers else unread("the kernel shows no management controller (ipmi_si)"),
+    }
+
+
+def kernel(proc: Path, sys: Path) -> Part:
+    """The kernel, the system around it, and what it was booted with."""
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError as error:
+        name = unread(error)
+    return {
+        "release": text(proc / "sys/kernel/osrelease"),
+        "version": text(proc / "sys/kernel/version"),
+        "system": name,
+        "architecture": platform.machine(),
+        "c_library": " ".join(platform.libc_ver()).strip() or unread("it tells no name"),
+        "boot_parameters": boot_parameters(proc, _BOOT),
+        "clock_source": text(sys / "devices/system/clocksource/clocksource0/current_clocksource"),
+        "lockdown": chosen(sys / "kernel/security/lockdown"),
+        "hypervisor": text(sys / "hypervisor/type") if (sys / "hypervisor/type").exists() else _virtual(proc),
+    }
+
+
+def _virtual(proc: Path) -> str:
+    flags = re.search(r"^flags\s*:.*$", text(proc / "cpuinfo"), re.MULTILINE)
+    return "one, without a name" if flags and " hypervisor" in flags[0] else "none seen"
+
+
+def limits() -> Part:
+    """Of a process, soft and hard."""
+    return {name.removeprefix("RLIMIT_").lower(): _limit(getattr(resource, name)) for name in _LIMITS}
+
+
+def _limit(which: int) -> str:
+    told = ("unlimited" if each == resource.RLIM_INFINITY else str(each) for each in resource.getrlimit(which))
+    return " of ".join(told)
+
+
+def container_of(environment: Mapping[str, str], root: Path, proc: Path) -> Part:
+    """What runs it, by its marks; and which image, where the environment or the container's own file says."""
+    own = text(root / "run/.containerenv")
+    image = re.search(r'^image="(.*)"$', own, re.MULTILINE)
+    named = next((environment[name] for name in _IMAGES if environment.get(name)), None)
+    groups = text(proc / "self/cgroup")
+    by_group = next((name for mark, name in _MARKS if mark in groups), None)
+    runtime = container(environment, root) or by_group
+    if runtime is None:
+        return {"runtime": "no mark of one", "image": "none"}
+    told = named or (image[1] if image else None)
+    return {"runtime": runtime, "image": told or unread(f"neither {', '.join(_IMAGES)} nor /run/.containerenv says")}
+
+
+def variables(environment: Mapping[str, str]) -> Part:
+    """Those of VARIABLES; of one whose name tells of a secret that it is set, and nothing else."""
+    found: Part = {}
+    for name, value in sorted(environment.items()):
+        if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name):
+            found[name] = (
+                "set; a secret by its name, never recorded" if SECRET.search(name) else _without_password(value)
+            )
+    return found
+
+
+def _without_password(value: str) -> str:
+    return re.sub(r"://[^/@\s]+@", "://(never recorded)@", value)

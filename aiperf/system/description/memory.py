@@ -1,0 +1,88 @@
+"""The memory of a node: how much, and its modules as firmware lists them (SMBIOS, DMTF DSP0134, type 17; for root alone)."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from aiperf.system.description.values import Part, chosen, number, text, unread
+from aiperf.system.host import meminfo
+
+_KINDS = {0x18: "DDR3", 0x1A: "DDR4", 0x1B: "LPDDR", 0x1C: "LPDDR2", 0x1D: "LPDDR3", 0x1E: "LPDDR4", 0x20: "HBM",
+          0x21: "HBM2", 0x22: "DDR5", 0x23: "LPDDR5", 0x24: "HBM3"}  # fmt: skip
+_MODULE, _END = 17, 127
+
+
+def memory(proc: Path, sys: Path) -> Part:
+    """Whole gibibytes: what the kernel keeps for itself differs by a little between nodes that are alike."""
+    sizes = meminfo((proc / "meminfo").read_text())
+    return {
+        "gibibytes": round(sizes["MemTotal"] / 2**30),
+        "swap_gibibytes": round(sizes["SwapTotal"] / 2**30)
+        if "SwapTotal" in sizes
+        else unread("/proc/meminfo tells none"),
+        "modules": modules(sys / "firmware/dmi/tables/DMI"),
+        "transparent_huge_pages": chosen(sys / "kernel/mm/transparent_hugepage/enabled"),
+        "huge_page_defragmentation": chosen(sys / "kernel/mm/transparent_hugepage/defrag"),
+        "numa_balancing": number(proc / "sys/kernel/numa_balancing"),
+        "swappiness": number(proc / "sys/vm/swappiness"),
+        "overcommit": number(proc / "sys/vm/overcommit_memory"),
+    }
+
+
+def modules(table: Path) -> str:
+    """`8 × 32 GiB DDR5, 4800 MT/s, 2 places empty`."""
+    try:
+        told = table.read_bytes()
+    except OSError as error:
+        return unread(f"{table}: {error.strerror}")
+    try:
+        found = Counter(_module(structure) for structure in _structures(told) if structure[0] == _MODULE)
+    except (struct.error, IndexError) as error:
+        return unread(f"{table} is no SMBIOS table ({error})")
+    empty = found.pop("", 0)
+    if not found:
+        return unread(f"{table} lists no module")
+    parts = [f"{count} × {module}" for module, count in sorted(found.items())]
+    return ", ".join([*parts, *([f"{empty} places empty"] if empty else [])])
+
+
+def _structures(table: bytes) -> Iterator[bytes]:
+    """Each with its formatted part; the texts behind it, which end with two zeros, are passed over."""
+    at = 0
+    while at + 4 <= len(table):
+        kind, length = table[at], table[at + 1]
+        if length < 4:
+            raise IndexError(f"a structure of {length} bytes at {at}")
+        yield table[at : at + length]
+        if kind == _END:
+            return
+        end = table.find(b"\0\0", at + length)
+        at = len(table) if end < 0 else end + 2
+
+
+def _module(structure: bytes) -> str:
+    """'' of a place that is empty."""
+    (size,) = struct.unpack_from("<H", structure, 0x0C)
+    if size == 0:
+        return ""
+    mebibytes: int | None = None if size == 0xFFFF else size & 0x7FFF
+    if size == 0x7FFF and len(structure) >= 0x20:
+        (mebibytes,) = struct.unpack_from("<I", structure, 0x1C)
+    elif mebibytes is not None and size & 0x8000:
+        mebibytes //= 1024  # the unit is a kibibyte
+    much = "unknown size" if mebibytes is None else f"{mebibytes / 1024:g} GiB"
+    kind = _KINDS.get(structure[0x12], f"type {structure[0x12]:#x}")
+    speed = 0
+    for offset in (0x15, 0x20):  # of the module, then as it is configured
+        if len(structure) >= offset + 2:
+            speed = struct.unpack_from("<H", structure, offset)[0] or speed
+    return f"{much} {kind}" + (f" at {speed} MT/s" if speed else "")
+
+
+def boot_parameters(proc: Path, wanted: frozenset[str]) -> str:
+    """Of the kernel's command line those parameters alone: others may name the host or hold secrets."""
+    told = text(proc / "cmdline").split()
+    return " ".join(word for word in told if word.partition("=")[0] in wanted) or "none of those that are looked for"

@@ -1,0 +1,57 @@
+"""A whole node, and its hash: nodes that are alike have one hash, whatever they are called.
+
+Nothing stands in it that differs between nodes that are alike: no name, address, serial number, boot, clock or free space.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from aiperf.system.describe import versions
+from aiperf.system.description import machine
+from aiperf.system.description.accelerators import accelerators
+from aiperf.system.description.memory import memory
+from aiperf.system.description.network import network, pci
+from aiperf.system.description.processors import processors
+from aiperf.system.description.values import Part, unread
+from aiperf.system.storage import storage
+
+
+def describe_node(
+    folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ, root: Path = Path("/")
+) -> Part:
+    """This node, now. `folders`: what the run reads and writes, by what it is for. `root`: where /proc and /sys are."""
+    proc, sys = root / "proc", root / "sys"
+    return {
+        "maker": machine.maker(sys),
+        "firmware": machine.firmware(sys),
+        "processors": processors(proc, sys),
+        "memory": memory(proc, sys),
+        "accelerators": accelerators(),
+        "pci": pci(sys),
+        "network": network(sys),
+        "storage": [_storage(each) for each in storage(folders, proc / "self/mountinfo")],
+        "kernel": machine.kernel(proc, sys),
+        "libraries": {"python": platform.python_version(), **versions()},
+        "container": machine.container_of(environment, root, proc),
+        "limits": machine.limits(),
+        "environment": machine.variables(environment),
+    }
+
+
+def _storage(told: object) -> Part:
+    part: Part = msgspec.to_builtins(told)
+    size = part.pop("size_bytes", None)
+    part["gibibytes"] = unread(part.get("why_not", "not told")) if size is None else round(size / 2**30)
+    return {name: unread("the kernel does not say") if value is None else value for name, value in part.items()}
+
+
+def hash_of(description: Part) -> str:
+    """SHA-256 of it as JSON, its keys in order."""
+    return hashlib.sha256(msgspec.json.encode(description, order="deterministic")).hexdigest()

@@ -1,0 +1,219 @@
+"""What a node is read to be: on trees of files like a kernel's, and on this host."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiperf.system.description import machine
+from aiperf.system.description.differences import differences, flattened, in_words
+from aiperf.system.description.memory import memory, modules
+from aiperf.system.description.network import network, pci
+from aiperf.system.description.node import describe_node, hash_of
+from aiperf.system.description.processors import processors
+from aiperf.system.description.values import UNREAD, chosen, number, text
+
+PARTS = {
+    "maker", "firmware", "processors", "memory", "accelerators", "pci", "network", "storage", "kernel", "libraries",
+    "container", "limits", "environment",
+}  # fmt: skip
+
+
+def written(root: Path, files: dict[str, str]) -> Path:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    return root
+
+
+def two_sockets(root: Path) -> Path:
+    """Two sockets of two cores with two hardware threads each."""
+    cpus = "sys/devices/system/cpu"
+    files = {"proc/cpuinfo": "model name\t: Abacus 9000\nflags\t: fpu avx2 amx_bf16\n", f"{cpus}/smt/control": "on\n"}
+    for thread in range(8):
+        core = thread % 4
+        files[f"{cpus}/cpu{thread}/topology/physical_package_id"] = f"{core // 2}\n"
+        files[f"{cpus}/cpu{thread}/topology/thread_siblings_list"] = f"{core},{core + 4}\n"
+        files[f"{cpus}/cpu{thread}/cpufreq/scaling_governor"] = "performance\n" if thread else "powersave\n"
+    files[f"{cpus}/vulnerabilities/meltdown"] = "Not affected\n"
+    files[f"{cpus}/vulnerabilities/spectre_v2"] = "Mitigation: Retpolines\n"
+    for node in range(2):
+        files[f"sys/devices/system/node/node{node}/cpulist"] = f"{node}-{node + 1}\n"
+        files[f"sys/devices/system/node/node{node}/meminfo"] = f"Node {node} MemTotal:  {64 << 20} kB\n"
+    return written(root, files)
+
+
+def test_processors_are_counted_by_socket_core_and_thread_and_each_governor_is_named(tmp_path: Path) -> None:
+    root = two_sockets(tmp_path)
+
+    told = processors(root / "proc", root / "sys")
+
+    assert (told["sockets"], told["cores"], told["hardware_threads"], told["threads_of_a_core"]) == (2, 4, 8, 2)
+    assert (told["model"], told["smt"], told["features"]) == ("Abacus 9000", "on", "amx_bf16 avx2")
+    assert told["governor"] == "performance, powersave"
+    assert told["mitigations"] == {"spectre_v2": "Mitigation: Retpolines"}
+    assert [each["gibibytes"] for each in told["numa"]] == [64, 64]
+
+
+def test_what_a_kernel_does_not_show_is_said_to_be_unread_with_the_reason_and_no_value_is_guessed(
+    tmp_path: Path,
+) -> None:
+    written(tmp_path, {"proc/meminfo": f"MemTotal: {24 << 20} kB\n"})
+
+    proc, sys = tmp_path / "proc", tmp_path / "sys"
+    told: dict[str, Any] = {
+        "processors": processors(proc, sys),
+        "maker": machine.maker(sys),
+        "firmware": machine.firmware(sys),
+        "network": network(sys),
+        "pci": pci(sys),
+        "memory": memory(proc, sys),
+    }
+
+    assert told["memory"].pop("gibibytes") == 24
+    assert told["processors"].pop("features") == "none of those that are looked for"
+    rows = flattened(told)
+    assert [(part, value) for part, value in rows if not value.startswith(UNREAD)] == []
+    assert all(len(value) > len(UNREAD) for _, value in rows)
+
+
+def test_a_file_that_may_not_be_read_or_holds_no_number_says_so(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    written(tmp_path, {"word": "many", "empty": "\n", "choice": "always [madvise] never\n", "count": "-3\n"})
+
+    assert text(tmp_path / "folder") == f"{UNREAD}{tmp_path}/folder: Is a directory"
+    assert number(tmp_path / "word").__str__().startswith(UNREAD)
+    assert text(tmp_path / "empty").startswith(UNREAD)
+    assert (chosen(tmp_path / "choice"), number(tmp_path / "count")) == ("madvise", -3)
+
+
+def module(mebibytes: int, kind: int = 0x22, speed: int = 4800) -> bytes:
+    """A structure of type 17 with its texts behind it (SMBIOS 3.2: 40 bytes are as many as are looked at)."""
+    formatted = bytearray(40)
+    formatted[0:2] = 17, len(formatted)
+    struct.pack_into("<H", formatted, 0x0C, min(mebibytes, 0x7FFF))
+    struct.pack_into("<I", formatted, 0x1C, mebibytes)
+    formatted[0x12] = kind
+    struct.pack_into("<H", formatted, 0x15, speed)
+    return bytes(formatted) + b"DIMM A1\0maker\0\0"
+
+
+def test_memory_modules_are_read_from_the_firmwares_table_as_it_is_specified(tmp_path: Path) -> None:
+    table = tmp_path / "DMI"
+    bios = bytes([0, 24]) + bytes(22) + b"a maker\0\0"
+    table.write_bytes(bios + module(32768) * 3 + module(0) + module(16384, 0x1A, 0) + bytes([127, 4, 0, 0, 0, 0]))
+
+    assert modules(table) == "1 × 16 GiB DDR4, 3 × 32 GiB DDR5 at 4800 MT/s, 1 places empty"
+
+
+@pytest.mark.parametrize("content", [b"\x11\x05", b"\x11\x05abc\0\0\x11\x05a", b"\x11\x01\0\0\0\0", b""])
+def test_a_table_that_is_damaged_is_unread(tmp_path: Path, content: bytes) -> None:
+    table = tmp_path / "DMI"
+    table.write_bytes(content)
+
+    assert modules(table).startswith(UNREAD)
+
+
+def test_links_are_told_with_driver_firmware_and_the_pcie_link_that_they_sit_on(tmp_path: Path) -> None:
+    device = "sys/bus/pci/devices/0000:01:00.0"
+    written(
+        tmp_path,
+        {
+            f"{device}/class": "0x020700\n",
+            f"{device}/vendor": "0x15b3\n",
+            f"{device}/device": "0x1021\n",
+            f"{device}/numa_node": "1\n",
+            f"{device}/max_link_speed": "32.0 GT/s PCIe\n",
+            f"{device}/max_link_width": "16\n",
+            f"{device}/current_link_speed": "2.5 GT/s PCIe\n",
+            f"{device}/current_link_width": "8\n",
+            "sys/class/infiniband/mlx5_0/fw_ver": "28.39.1002\n",
+            "sys/class/infiniband/mlx5_0/board_id": "MT_0000000838\n",
+            "sys/class/infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)\n",
+            "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+            "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand\n",
+        },
+    )
+    (tmp_path / "sys/class/infiniband/mlx5_0/device").symlink_to(tmp_path / device)
+
+    ports, controllers = network(tmp_path / "sys"), pci(tmp_path / "sys")
+
+    assert not isinstance(ports, str) and not isinstance(controllers, str)
+    (port,), (controller,) = ports, controllers
+
+    assert (port["name"], port["bits_per_second"], port["firmware"]) == ("mlx5_0 port 1", 400_000_000_000, "28.39.1002")
+    assert (port["pcie"], port["pcie_width_now"]) == ("32.0 GT/s PCIe ×16", "8")
+    assert (controller["kind"], controller["model"], controller["numa_node"]) == ("network", "0x15b3:0x1021", "1")
+
+
+SECRETS = {
+    "RAY_AUTH_TOKEN": "hush-1",
+    "NCCL_API_KEY": "hush-2",
+    "RAY_SECRET": "hush-3",
+    "HOROVOD_PASSWORD": "hush-4",
+    "TORCH_CREDENTIALS": "hush-5",
+    "CUDA_MIRROR": "https://me:hush-6@mirror.example/x",
+    "AWS_SECRET_ACCESS_KEY": "hush-7",
+    "HOME": "hush-8",
+    "nccl_debug": "hush-9",
+}
+
+
+def test_no_secret_of_the_environment_is_recorded_and_what_matters_is() -> None:
+    told = machine.variables({**SECRETS, "NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "8", "RAY_RAYLET_PID": "77"})
+
+    assert "hush" not in json.dumps(told)
+    assert told["NCCL_DEBUG"] == "INFO" and told["OMP_NUM_THREADS"] == "8"
+    assert told["RAY_AUTH_TOKEN"] == "set; a secret by its name, never recorded"
+    assert "AWS_SECRET_ACCESS_KEY" not in told and "HOME" not in told and "RAY_RAYLET_PID" not in told
+
+
+def test_a_containers_image_is_what_the_environment_or_its_own_file_says(tmp_path: Path) -> None:
+    written(tmp_path, {"run/.containerenv": 'engine="podman-4.3"\nimage="registry.example/aiperf:1"\n'})
+    nowhere = written(tmp_path / "other", {"proc/self/cgroup": "0::/kubepods.slice/x\n"})
+
+    podman = machine.container_of({}, tmp_path, tmp_path / "proc")
+    named = machine.container_of({"AIPERF_IMAGE": "ours:2"}, nowhere, nowhere / "proc")
+    unnamed = machine.container_of({}, nowhere, nowhere / "proc")
+
+    assert podman == {"runtime": "podman", "image": "registry.example/aiperf:1"}
+    assert named == {"runtime": "kubernetes", "image": "ours:2"}
+    assert unnamed["runtime"] == "kubernetes" and unnamed["image"].startswith(UNREAD)
+
+
+def test_this_host_is_described_in_all_parts_twice_alike_and_without_its_name(tmp_path: Path) -> None:
+    folders = {"run": tmp_path}
+
+    one, other = describe_node(folders, {}), describe_node(folders, {})
+
+    assert set(one) == PARTS
+    assert hash_of(one) == hash_of(other) and len(hash_of(one)) == 64
+    assert hash_of(json.loads(json.dumps(one))) == hash_of(one)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert boot not in json.dumps(one)
+
+
+def test_nodes_that_differ_are_named_with_what_they_have_and_what_most_have() -> None:
+    nodes = {f"n{number}": {"driver": "560.35", "kernel": {"release": "6.1"}} for number in range(64)}
+    nodes |= {f"n{number}": {"driver": "550.54", "kernel": {"release": "6.1"}} for number in (7, 8)}
+    nodes["n9"] = {"kernel": {"release": "6.1"}}
+
+    found = differences(nodes)
+
+    assert in_words(found, len(nodes)) == ["3 of 64 nodes differ: driver 550.54 on n7 n8, not there on n9, else 560.35"]
+
+
+def test_nodes_that_are_alike_differ_in_nothing() -> None:
+    assert differences({"a": {"x": 1}, "b": {"x": 1}}) == ()
+    assert differences({}) == ()
+
+
+def test_things_with_names_are_compared_by_their_names_and_not_by_their_places() -> None:
+    one = {"network": [{"name": "eth0", "mtu": 1500}, {"name": "eth1", "mtu": 9000}]}
+    other = {"network": [{"name": "eth1", "mtu": 9000}, {"name": "eth0", "mtu": 1400}]}
+
+    assert [each.part for each in differences({"a": one, "b": other})] == ["network.eth0.mtu"]

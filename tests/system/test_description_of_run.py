@@ -1,0 +1,181 @@
+"""A run's system as its journal tells it: each description once, kinds of nodes, what differs, and the form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from aiperf.config import as_plain, configure, from_plain
+from aiperf.drive.preflight import judged
+from aiperf.errors import BadConfiguration
+from aiperf.journal.events import NodeChecked, RunStarted
+from aiperf.preflight.preflight_config import PreflightConf
+from aiperf.preflight.reading import Measured, Reading
+from aiperf.report.gather import gather
+from aiperf.report.html import page
+from aiperf.report.plots import all_pictures
+from aiperf.report.system import tables
+from aiperf.report.text import closing_lines
+from aiperf.report.write import best_drawn
+from aiperf.system.description.form import FIELDS
+from aiperf.system.description.node import hash_of
+from aiperf.system.description.of_run import SystemDescription, system_description
+from tests.report.journals import Shape, invented
+
+SMALL = invented(Shape(duration=60.0, warmup=10.0))
+
+
+def measured(name: str, description: dict[str, Any] | None) -> Measured:
+    """A node as preflight measured it; None: its description failed."""
+    if description is None:
+        reading = Reading(probe="system", unit="text", failed="no answer in 180 s")
+    else:
+        facts = {"hash": hash_of(description), "description": description}
+        reading = Reading(probe="system", unit="text", facts=facts)
+    return Measured(node=name, address=name, host=name, kind="x", is_head=False, readings={"system": reading})
+
+
+OLD, NEW = {"driver": "550.54", "kernel": "6.1"}, {"driver": "560.35", "kernel": "6.1"}
+
+
+def checks() -> list[NodeChecked]:
+    """64 nodes that stood at the start, of which two have an old driver, and one that joined later."""
+    nodes = [measured(f"n{number}", OLD if number in (7, 8) else NEW) for number in range(64)]
+    late = [measured("late", OLD)]
+    return [*judged(nodes, nodes, PreflightConf()), *judged(late, [*nodes, *late], PreflightConf())]
+
+
+def first(**form: Any) -> RunStarted:
+    line = SMALL[0]
+    assert isinstance(line, RunStarted)
+    return msgspec.structs.replace(line, config={**line.config, "system": {**dict.fromkeys(FIELDS), **form}})
+
+
+def of(*lines: NodeChecked) -> SystemDescription:
+    return system_description(first(), lines)
+
+
+def test_a_description_stands_once_in_a_journal_and_every_node_has_it_all_the_same() -> None:
+    lines = checks()
+
+    written = [line for line in lines if "description" in line.readings["system"]["facts"]]
+    system = of(*lines)
+
+    assert [line.host for line in written] == ["n0", "n7"]
+    assert [(len(kind.nodes), dict(kind.description)) for kind in system.kinds] == [(62, NEW), (3, OLD)]
+    assert system.nodes == 65 and system.not_described == ()
+
+
+def test_four_thousand_nodes_that_are_alike_add_one_description_to_the_journal() -> None:
+    description = {"environment": {"NCCL_DEBUG": "x" * 4000}}
+    nodes = [measured(f"n{number}", description) for number in range(4096)]
+
+    size = sum(len(msgspec.json.encode(line.readings)) for line in judged(nodes, nodes, PreflightConf()))
+
+    assert size < 4096 * 200 + 5000
+
+
+def test_a_node_that_was_checked_again_counts_as_it_was_found_last() -> None:
+    node = [measured("n0", OLD)], [measured("n0", NEW)]
+    lines = [line for one in node for line in judged(one, one, PreflightConf())]
+
+    assert [(kind.nodes, dict(kind.description)) for kind in of(*lines).kinds] == [(("n0",), NEW)]
+
+
+def test_nodes_that_were_not_described_are_named_with_the_reason() -> None:
+    nodes = [measured("n0", NEW), measured("n1", None)]
+    unheard = NodeChecked(at=0.0, address="n2", host="n2", readings={}, faults=[], notes=[], excluded=False)
+    (whole,) = judged([measured("n3", OLD)], [measured("n3", OLD)], PreflightConf())
+    hash_alone = {"system": {"facts": {"hash": whole.readings["system"]["facts"]["hash"]}}}
+
+    system = of(*judged(nodes, nodes, PreflightConf()), unheard, msgspec.structs.replace(whole, readings=hash_alone))
+
+    assert dict(system.not_described) == {
+        "n1": "no answer in 180 s",
+        "n2": "this journal describes no nodes",
+        "n3": "no line has the description of its hash",
+    }
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        {"system": 3},
+        {"system": {"facts": []}},
+        {"system": {"facts": {"hash": 3, "description": {}}}},
+        {"system": {"facts": {"hash": "a", "description": [1]}}},
+        {"system": {"facts": {"hash": "a", "description": {"x": [{"name": "a"}, 3], "y": None, "z": [[]]}}}},
+    ],
+    ids=str,
+)
+def test_readings_that_nobody_here_wrote_make_no_trouble(readings: dict[str, Any]) -> None:
+    line = NodeChecked(at=0.0, address="a", host="a", readings=readings, faults=[], notes=[], excluded=False)
+
+    report = gather([first(), line, *SMALL[1:]])
+
+    assert all(cell.text is not None for table in tables(report) for row in table.rows for cell in row)
+
+
+def test_terminal_and_page_say_which_nodes_differ_and_in_what() -> None:
+    told = "3 of 65 nodes differ: driver 550.54 on late n7 n8, else 560.35"
+
+    report = gather([first(), *checks(), *SMALL[1:]])
+
+    assert f"  note: {told}" in closing_lines(report)
+    text = page(report, all_pictures(report), best_drawn(report))
+    assert told in text and "What differs between nodes" in text and "62 of 65 nodes: " in text
+
+
+# --- the form
+
+
+def test_a_form_is_filled_in_from_a_file_and_by_words_which_go_before_it_and_stands_in_the_journal(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text("name: Big Iron\nsite: A Centre\nnodes_total: 512\npower_share: 0.5\n")
+
+    conf = configure([f"system.file={file}", "system.site=Another Centre"])
+
+    told = conf.system
+    assert (told.name, told.site, told.nodes_total, told.power_share) == ("Big Iron", "Another Centre", 512, 0.5)
+    file.unlink()
+    assert from_plain(as_plain(conf)).system == conf.system
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("nmae: x\n", "says 'nmae'"),
+        ("year: old\n", "site.yaml"),
+        ("- a\n", "has the form's fields"),
+        ("a: [\n", "is none"),
+        ("file: other.yaml\n", "says 'file'"),
+        ("power_share: 2\n", "is a share, 0 to 1"),
+    ],
+)
+def test_a_file_that_is_no_form_is_refused(tmp_path: Path, content: str, why: str) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text(content)
+
+    with pytest.raises(BadConfiguration, match=why):
+        configure([f"system.file={file}"])
+
+
+def test_a_file_that_is_not_there_is_refused_by_its_name() -> None:
+    with pytest.raises(BadConfiguration, match=r"system\.file is a YAML file; 'nowhere\.yaml'"):
+        configure(["system.file=nowhere.yaml"])
+
+
+def test_a_form_that_was_begun_and_is_not_finished_is_named_field_by_field_and_one_that_nobody_began_is_none() -> None:
+    begun = gather([first(name="Big Iron", cooling="air"), *SMALL[1:]])
+    finished = gather([first(**dict.fromkeys(FIELDS, "x")), *SMALL[1:]])
+    none = gather(SMALL)
+
+    (note,) = (line for line in closing_lines(begun) if "form is not finished" in line)
+    assert all(name in note for name in FIELDS if name not in ("name", "cooling", "notes"))
+    assert not any("form is not finished" in line for line in (*closing_lines(finished), *closing_lines(none)))
+    assert set(none.system.unfinished) == set(FIELDS) - {"notes"}

@@ -9,9 +9,10 @@ import pytest
 from aiperf.data.opening import open_data
 from benchmarks.inheritance import NOISE, TODAY, Arm, Bench, arms, family_of, inherited, operations, table
 from morphism import Widen
-from tests.train.orders import CONF, IMAGES, graph, one_thread
+from tests.torch_threads import one_torch_thread
+from tests.train.orders import CONF, IMAGES, graph
 
-__all__ = ["one_thread"]
+__all__ = ["one_torch_thread"]
 
 
 def test_weights_made_by_the_benchmark_train_as_those_that_a_run_inherits(tmp_path: Path) -> None:

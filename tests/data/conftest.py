@@ -6,18 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from aiperf.data import hostcache
 from tests.data.folders import make
+from tests.torch_threads import one_torch_thread
 
-
-@pytest.fixture(autouse=True, scope="package")
-def one_torch_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+__all__ = ["one_torch_thread"]
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,9 @@ from aiperf.journal.messages import (
     WorkerDown,
 )
 from tests.drive.executors import EXECUTORS, PATIENCE_SECONDS, Bench, at_work, attempt_of, is_last, opened, order_for
-from tests.train.orders import one_thread
+from tests.torch_threads import one_torch_thread
 
-__all__ = ["one_thread"]
+__all__ = ["one_torch_thread"]
 
 FIRST, CHILD = 0, 10
 """Numbers: of the starting network, and from where on its children's are taken."""

@@ -1,11 +1,9 @@
 """Orders and words for the trainer's tests: tiny networks, tiny sets of images, one thread."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import pytest
-import torch
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opening import open_data
@@ -54,14 +52,6 @@ ORDER = msgspec.structs.replace(
 
 def order(**changes: object) -> Train:
     return msgspec.structs.replace(ORDER, **changes)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def train(told: Train, folder: Path, conf: TrainerConf = CONF, start_graph: Graph | None = None) -> list[Word]:

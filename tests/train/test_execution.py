@@ -36,9 +36,7 @@ from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode_morph
 from tests.train.networks import random_morphs
-from tests.train.orders import CONF, IMAGES, graph, one_thread, order
-
-__all__ = ["one_thread"]
+from tests.train.orders import CONF, IMAGES, graph, order
 
 ALL = [ExecutionMode(compiled, graphed) for compiled, graphed in product((False, True), repeat=2)]
 COMPILED = ExecutionMode(compiled=True)

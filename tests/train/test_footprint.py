@@ -20,9 +20,7 @@ from aiperf.train.checkpoint import Snapshot
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.footprint import SNAPSHOTS, beside_a_step, fits, peak_of
 from morphism import cost, start
-from tests.train.orders import one_thread, order, train
-
-__all__ = ["one_thread"]
+from tests.train.orders import order, train
 
 WEIGHTS, WORKSPACE = 100, 400
 

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from aiperf.train.learning_rate import learning_rate
 from aiperf.train.trainer_config import TrainerConf
-from tests.train.orders import epochs, one_thread, order, train
-
-__all__ = ["one_thread"]
+from tests.train.orders import epochs, order, train
 
 SCALED = TrainerConf(scale_learning_rate=True, reference_batch=256)
 BATCHES = st.integers(257, 65536)

@@ -15,9 +15,7 @@ from aiperf.train.collectives.collective import Alone
 from aiperf.train.precision import candidates, choose
 from aiperf.train.precision_choice import FASTER_BY, fastest, measured, settled, shared
 from aiperf.train.trainer_config import TrainerConf
-from tests.train.orders import graph, one_thread
-
-__all__ = ["one_thread"]
+from tests.train.orders import graph
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 

@@ -12,9 +12,7 @@ from aiperf.train import checkpoint, checkpoint_writer
 from aiperf.train.checkpoint import Snapshot
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.inprocess import train_here
-from tests.train.orders import CONF, IMAGES, graph, one_thread, order
-
-__all__ = ["one_thread"]
+from tests.train.orders import CONF, IMAGES, graph, order
 
 
 class SlowDisk:

@@ -21,9 +21,7 @@ from aiperf.train.weights import carry_out
 from morphism import Gather, Widen, apply
 from tests.data.walks import joined, training, validation
 from tests.train.networks import random_state, small_start
-from tests.train.orders import CONF, epochs, one_thread, order, train
-
-__all__ = ["one_thread"]
+from tests.train.orders import CONF, epochs, order, train
 
 RANKED = configure(["+cluster=simulated", "dataset=imagenet", "schedule=ranking"]).trainer
 """As a ranking run is configured."""

@@ -22,9 +22,6 @@ from aiperf.train.collectives.collective import Alone
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.trainer_config import COLLECTIVES
 from tests.train.collectives.duties import LATE_SECONDS, Training
-from tests.train.orders import one_thread
-
-__all__ = ["one_thread"]
 
 PROJECT = Path(__file__).parent.parent.parent.parent
 RANKS = {"none": 1, **dict.fromkeys(COLLECTIVES, 2)}

@@ -51,15 +51,12 @@ from tests.train.orders import (
     follow,
     graph,
     hear,
-    one_thread,
     order,
     plain_graph,
     to_the_end,
     train,
     visited,
 )
-
-__all__ = ["one_thread"]
 
 HANG_SECONDS = 6.0
 ASLEEP = """

@@ -26,11 +26,9 @@ from aiperf.train.ranks.seats import seats
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 from morphism import encode
 from tests.drive.elsewhere import another_machine, no_namespaces
-from tests.train.orders import IMAGES, epochs, follow, hear, one_thread, order, plain_graph, visited
+from tests.train.orders import IMAGES, epochs, follow, hear, order, plain_graph, visited
 from tests.train.ranks.test_group import difference, final_weights, go_on, new_group
-from tests.train.ranks.two_hosts import Wire, spanning_group
-
-__all__ = ["one_thread"]
+from tests.train.ranks.two_hosts import spanning_group
 
 COLLECTIVES = [
     pytest.param("horovod", marks=pytest.mark.skipif(horovod_missing(on_cuda=False) is not None, reason="no horovod")),
@@ -206,6 +204,3 @@ def test_a_host_that_fails_before_its_worker_was_ever_up_ends_the_worker(tmp_pat
         first.close()
         with pytest.raises(Exception, match=r"host elsewhere .* is gone: no interface of this host has it"):
             group.start()
-
-
-__all__ += ["Wire"]

@@ -65,23 +65,31 @@ def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: 
     with (folder / JOURNAL).open("rb") as file:
         chain = hashlib.file_digest(file, "sha256").hexdigest()
     try:
-        report = report_of(folder)
-        first = next(iter(read(folder)))
-        assert isinstance(first, RunStarted), "the report has read it"
+        first, report = _read(folder)
+        findings.append(Finding("journal", "good", f"{report.run.events} lines, hash-chained", run.run))
+        for check in (
+            _told(run, folder, first, report),
+            _beside(run, folder, first, report, submission),
+            _verified(run, folder, held_to),
+            _of_source(run, first, held_to.source),
+            _to_know(run, report),
+            _of_rules(run, folder, report, held_to),
+        ):
+            findings += check
     except AiperfError as error:
         findings.append(Finding("journal", "bad", str(error), run.run))
         return Judged(run.run, None, None, chain, tuple(findings))
-    findings.append(Finding("journal", "good", f"{report.run.events} lines, hash-chained", run.run))
-    for check in (
-        _told(run, folder, first, report),
-        _beside(run, folder, first, report, submission),
-        _verified(run, folder, held_to),
-        _of_source(run, first, held_to.source),
-        _to_know(run, report),
-        _of_rules(run, folder, report, held_to),
-    ):
-        findings += check
+    except RecursionError:
+        findings.append(Finding("journal", "bad", "values nested deeper than any run writes them", run.run))
+        return Judged(run.run, None, None, chain, tuple(findings))
     return Judged(run.run, first, first.started_unix + report.run.end, chain, tuple(findings))
+
+
+def _read(folder: Path) -> tuple[RunStarted, Report]:
+    report = report_of(folder)
+    first = next(iter(read(folder)))
+    assert isinstance(first, RunStarted), "the report has read it"
+    return first, report
 
 
 def _verified(run: SubmittedRun, folder: Path, held_to: HeldTo) -> Iterator[Finding]:

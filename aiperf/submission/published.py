@@ -71,8 +71,8 @@ def announced(log: Announcements, runs: Iterable[RunStarted], copies: Sequence[A
     unannounced: list[str] = []
     for run in _distinct(runs):
         wanted = run.config.get("announcement")
-        if wanted in told:
-            by_id.setdefault(str(wanted), []).append(run)
+        if isinstance(wanted, str) and wanted in told:
+            by_id.setdefault(wanted, []).append(run)
         else:
             unannounced.append(run.run)
     broken = [

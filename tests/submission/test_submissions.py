@@ -383,3 +383,19 @@ def test_a_full_disk_leaves_nothing_of_a_submission(site: Site, tmp_path: Path) 
     assert said.returncode == 2
     assert "File too large" in said.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def _nested(number: int, event: Any) -> Any:
+    if not isinstance(event, RunStarted):
+        return event
+    deep: dict[str, Any] = {}
+    for _ in range(700):
+        deep = {"deeper": deep}
+    config = event.config | {"announcement": [deep]}
+    return msgspec.structs.replace(event, config=config, config_hash=config_hash(config))
+
+
+def test_a_journal_of_values_that_no_run_writes_is_judged_and_ends_in_no_traceback(site: Site) -> None:
+    found = site.judged(repacked(site.bundle, rewritten(JOURNAL, _nested), signer_of(site.key)))
+
+    assert not found.is_good

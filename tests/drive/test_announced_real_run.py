@@ -1,0 +1,65 @@
+"""A real run from its announcement to its receiver's verdict; ended early, and gone on with under the same announcement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aiperf.__main__ import main
+from aiperf.config import RunConf, configure
+from aiperf.drive.driver import Driver
+from aiperf.drive.machines import machines
+from aiperf.drive.session import resumable, resume, run_session
+from aiperf.errors import NotAsAnnounced
+from aiperf.planning.plan import make_plan
+from aiperf.planning.this_machine import this_machine
+from aiperf.submission.allowed import read_allowed
+from aiperf.submission.announced_run import announcement, require_announced
+from aiperf.submission.announcement_file import add
+from aiperf.submission.inspection import HeldTo
+from aiperf.submission.judge import inspect
+from aiperf.submission.signer import signer_of
+from morphism import encode
+from tests.drive.executors import TINY
+from tests.submission.keys import allowed_file, key_file
+from tests.train.orders import plain_graph
+
+
+def announced(words: Sequence[str], folder: Path, now: float) -> RunConf:
+    """The configuration of a run that names its announcement."""
+    signer = signer_of(key_file(folder))
+    signed, _ = add(folder / "log", signer, lambda log: announcement(configure(words), log, now))
+    return configure([*words, f"announcement={signed.id}", f"announcement_log={folder / 'log'}"])
+
+
+def test_a_real_run_is_announced_made_resumed_submitted_and_judged_good(tmp_path: Path) -> None:
+    (tmp_path / "start.json").write_text(encode(plain_graph()))
+    words = [*TINY, "executor=inline", f"runs={tmp_path / 'runs'}", f"start={tmp_path / 'start.json'}"]
+    conf = announced([*words, "schedule.duration_seconds=3600"], tmp_path, now=1_000_000.0)
+
+    def end_after(trials: int, driver: Driver) -> None:
+        driver.interrupted = driver.run.finished >= trials
+
+    require_announced(conf)
+    with machines(conf) as executor_of:
+        folder = run_session(make_plan(conf, this_machine(conf)), executor_of, lambda driver: end_after(1, driver))
+        with pytest.raises(NotAsAnnounced, match=f"was used by run '{folder.name}'"):
+            require_announced(conf)
+        with pytest.raises(NotAsAnnounced, match=f"was used by run '{folder.name}'"):  # one that came in between
+            run_session(make_plan(conf, this_machine(conf)), executor_of, lambda _: None, tmp_path / "second")
+        resume(resumable(replace(conf, resume=str(folder))), executor_of, lambda driver: end_after(2, driver))
+    status = main(["submit", str(folder), "--key", str(tmp_path / "key"), "--out", str(tmp_path / "bundle")])
+    signers = read_allowed(allowed_file(tmp_path, site=tmp_path / "key"))
+    found = inspect(tmp_path / "bundle", HeldTo(signers))
+
+    told = {(finding.check, finding.outcome) for finding in found.findings}
+    assert status == 0
+    assert found.is_good
+    assert found.announced is not None
+    assert found.announced.words == "1 of 1 announced runs published"
+    assert not (tmp_path / "second").exists()
+    assert told >= {("source", "good"), ("verify", "good"), ("signature", "good"), ("announced", "good")}
+    assert "resumed 1 times" in {finding.text for finding in found.findings}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiperf.journal.events import NodeChecked, RunResumed, RunStarted, TrialPrepared, TrialStarted, WorkerJoined
+from aiperf.system.source import COMMIT, SOURCE
 from aiperf.verify.check import Handler, Notes
 from aiperf.verify.finding import Checked
 
@@ -67,8 +68,10 @@ class Machines:
     def _driver(self, line: int, event: RunStarted | RunResumed) -> None:
         self._versions.clear()  # an environment may be changed while no driver is there
         said = event.machine.get("versions")
-        if isinstance(said, dict) and said != event.versions:
-            self._notes.add(line, VERSIONS, f"the line and its machine differ: {_difference(event.versions, said)}")
+        # Which sources a driver runs stands in its line alone: a host's description knows its libraries.
+        libraries = {name: version for name, version in event.versions.items() if name not in (SOURCE, COMMIT)}
+        if isinstance(said, dict) and said != libraries:
+            self._notes.add(line, VERSIONS, f"the line and its machine differ: {_difference(libraries, said)}")
         self._machine(line, event.machine)
 
     def _joined(self, line: int, event: WorkerJoined) -> None:

@@ -60,7 +60,7 @@ def _listing(found: Leaderboard, listing: Listing, index: int) -> str:
             *_differs(listing),
             table(tables.order(listing, found.by, index)),
             *(others if len(listing.rows) > 1 else ()),
-            "<details><summary>Rules, warnings and origin of each run</summary>",
+            '<details class="screen"><summary>Rules, warnings and origin of each run</summary>',
             *map(_details, listing.rows),
             "</details>",
             "</div>",

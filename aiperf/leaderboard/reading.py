@@ -22,9 +22,9 @@ from aiperf.leaderboard.leaderboard import Unread
 from aiperf.report.write import report_of
 from aiperf.system.control_groups import usable_processors
 
-MEMORY_PER_BYTE = 4
+MEMORY_PER_BYTE = 2
 """Bytes that a reading takes at most for each of its journal (docs/leaderboard.md), and what each process takes besides:"""
-MEMORY_OF_A_PROCESS = 300_000_000
+MEMORY_OF_A_PROCESS = 200_000_000
 WORTH_A_PROCESS = 8_000_000
 """Bytes of journals that take longer to read than another process to start."""
 

@@ -31,15 +31,15 @@ def order(listing: Listing, by: Metric, index: int) -> Table:
     columns = (
         Column("place", True, is_less_first=True, sorted="ascending"),
         Column("run"),
-        *(_head(metric) for metric in (_SCORE, _REGULATED, _ERROR, _VALID, _MFU)),
+        Column("validity", explained="under it the warnings beside its figures"),
+        Column("score", True, f"{_SCORE.explained}; under it its 95 % interval, by how evenly the run went"),
+        *(_head(metric) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
         Column("accelerators", True, "of each model as many as worked at once; on machines without, processes"),
         Column("power", True, "mean of all accelerators in the valid window"),
         _head(_PER_WATT),
         Column("length", True, "from the run’s beginning to its end"),
         _head(_AVAILABILITY),
         Column("announced", True, "of the runs that the site had announced, those that were published"),
-        Column("validity"),
-        Column("warnings", True, is_less_first=True),
     )
     rows = tuple(_row(row) for row in listing.rows)
     kept = [at for at, column in enumerate(columns) if at < 2 or any(row[at].text != NONE for row in rows)]
@@ -62,11 +62,11 @@ def _head(metric: Metric) -> Column:
 def _row(row: Row) -> tuple[Cell, ...]:
     entry = row.entry
     beside = ", ".join(filter(None, (entry.site, entry.run if entry.system else None)))
-    between = entry.flops_per_second_interval
     return (
         Cell(NONE) if row.place is None else Cell(str(row.place), row.place, beside=tied(row)),
         Cell(name(entry), beside=beside, link=details_of(row), kind="name"),
-        _figure(_SCORE, entry, "" if between is None else f"95 %: {units.interval(*between, 'FLOPS')}"),
+        Cell(validity(row), beside=warnings(entry), link=details_of(row), kind=_kind(row)),
+        _figure(_SCORE, entry, _interval(entry)),
         *(_figure(metric, entry) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
         Cell(units.count(entry.accelerator_count), entry.accelerator_count, beside=_models_beside(entry)),
         Cell(NONE) if entry.power is None else Cell(units.si(entry.power.watts, "W"), entry.power.watts),
@@ -74,9 +74,15 @@ def _row(row: Row) -> tuple[Cell, ...]:
         Cell(units.duration(entry.seconds), entry.seconds),
         _figure(_AVAILABILITY, entry),
         Cell(NONE) if entry.announced is None else Cell(announced(entry), entry.announced.published),
-        Cell(validity(row), link=details_of(row), kind=_kind(row)),
-        Cell(warnings(entry), len(entry.warnings)),
     )
+
+
+def _interval(entry: Entry) -> str:
+    """`± 1.2 %`, of the score."""
+    if entry.flops_per_second_interval is None or not entry.flops_per_second:
+        return ""
+    low, high = entry.flops_per_second_interval
+    return f"± {units.share((high - low) / 2 / entry.flops_per_second)}"
 
 
 def _figure(metric: Metric, entry: Entry, beside: str = "") -> Cell:
@@ -133,9 +139,12 @@ def _kind(row: Row) -> str:
 
 
 def warnings(entry: Entry) -> str:
-    """`3, 1 grave`."""
+    """`3 warnings, 1 grave`; '' for none."""
+    if not entry.warnings:
+        return ""
     graves = sum(each.severity == "grave" for each in entry.warnings)
-    return f"{len(entry.warnings)}, {graves} grave" if graves else str(len(entry.warnings))
+    told = f"{len(entry.warnings)} warning{'' if len(entry.warnings) == 1 else 's'}"
+    return f"{told}, {graves} grave" if graves else told
 
 
 def _footnote(listing: Listing, left_out: Sequence[str]) -> str:

@@ -25,4 +25,4 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
     });
   });
 }
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
+addEventListener("beforeprint", () => document.querySelectorAll("details:not(.screen)").forEach((each) => { each.open = true; }));

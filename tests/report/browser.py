@@ -44,6 +44,14 @@ class Tab:
         """The value of a JavaScript expression in the page; raises playwright's Error with the page's words."""
         return self._page.evaluate(expression)
 
+    def press(self, key: str) -> None:
+        """A key, where the focus is."""
+        self._page.keyboard.press(key)
+
+    def wait_for(self, expression: str) -> None:
+        """Until a JavaScript expression is true."""
+        self._page.wait_for_function(expression)
+
     def screenshot(self, path: Path) -> Path:
         """The whole page as PNG."""
         self._page.screenshot(path=path, full_page=True)

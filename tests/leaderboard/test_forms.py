@@ -1,0 +1,138 @@
+"""A list as page, Markdown, CSV and JSON, with names that are out for harm."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from aiperf.leaderboard.csv_file import csv_text
+from aiperf.leaderboard.entry import Ends, Power
+from aiperf.leaderboard.json_file import json_text
+from aiperf.leaderboard.leaderboard import Leaderboard, Unread, leaderboard
+from aiperf.leaderboard.markdown import escaped, markdown
+from aiperf.leaderboard.metric import METRICS, metric
+from aiperf.leaderboard.page import page
+from aiperf.leaderboard.terminal import lines
+from aiperf.plain import plain
+from tests.leaderboard.entries import QUICK, entry
+from tests.leaderboard.runs import FORMULA, HOSTILE, LONG, SCRIPT
+
+TEXTS = st.text(max_size=40) | st.sampled_from(HOSTILE)
+
+
+def of(*names: str, **others: Any) -> Leaderboard:
+    runs = [
+        entry(name, 1e12 * (at + 1), folder=f"runs/{at}", journal=Ends(f"first {at}", f"last {at}"), **others)
+        for at, name in enumerate(names)
+    ]
+    return leaderboard(runs, [Unread(name, name) for name in names[:1]], metric("score"))
+
+
+class Texts(HTMLParser):
+    """What a browser would show, and what it would take for tags."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.handlers: list[str] = []
+        self.shown: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.shown.append(data)
+
+
+def test_no_name_becomes_a_tag_of_the_page() -> None:
+    parsed = Texts(page(of(*HOSTILE)))
+
+    assert parsed.tags.count("script") == 1
+    assert "img" not in parsed.tags and parsed.handlers == []
+    assert SCRIPT in parsed.shown and LONG in parsed.shown
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_every_name_stays_in_its_cell_of_the_csv_and_is_no_formula(names: list[str]) -> None:
+    found = of(*names)
+
+    rows = list(csv.reader(io.StringIO(csv_text(found), newline="")))
+
+    assert len(rows) == 1 + len(names) + 1
+    assert len({len(row) for row in rows}) == 1
+    for row in rows[1:]:
+        assert not any(cell.lstrip().startswith(("=", "+", "-", "@")) for cell in row)
+
+
+def test_the_csv_has_bare_numbers_with_their_units_in_the_header() -> None:
+    run = entry("a", 1.25e15, flops_per_second_interval=(1.2e15, 1.3e15), power=Power(2.5e4, 5e10, None))
+
+    (row,) = csv.DictReader(io.StringIO(csv_text(leaderboard([run], [], metric("score"))), newline=""))
+
+    assert float(row["score [FLOPS]"]) == 1.25e15
+    assert (float(row["score 95 % low [FLOPS]"]), float(row["power [W]"])) == (1.2e15, 2.5e4)
+    assert float(row["flops-per-watt [FLOPS/W]"]) == 5e10
+    assert (row["place"], row["run"], row["announced runs"]) == ("1", "a", "")
+    assert "'" + FORMULA in csv_text(of(FORMULA)).replace('""', '"')
+
+
+@given(TEXTS)
+def test_no_text_becomes_anything_but_words_of_markdown(text: str) -> None:
+    page = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(f"| {escaped(f'a{text}z')} |\n| --- |\n")
+
+    assert set(Texts(page).tags) <= {"table", "thead", "tr", "th"}
+    assert "".join(Texts(page).shown).split() == plain(f"a{text}z").split()
+
+
+def test_every_name_stays_in_its_row_and_cell_of_markdown() -> None:
+    text = markdown(of(*HOSTILE))
+
+    parsed = Texts(MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(text))
+    assert set(parsed.tags) <= {"h1", "h2", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    assert "".join(parsed.shown).count(SCRIPT) == 1
+    assert "www.evil" not in text and "http://" not in text  # what GitHub makes a link of by itself
+
+
+def test_the_json_says_its_version_and_has_every_figure_unrounded() -> None:
+    told = json.loads(json_text(of("a", "b", benchmark=QUICK, mfu=1 / 3)))
+
+    assert (told["format"], told["version"], told["by"]) == ("aiperf-list", 1, "score")
+    assert [each["name"] for each in told["metrics"]] == [each.name for each in METRICS]
+    (listing,) = told["lists"]
+    assert [row["entry"]["mfu"] for row in listing["rows"]] == [1 / 3, 1 / 3]
+    assert [row["place"] for row in listing["rows"]] == [1, 2]
+    assert listing["rows"][0]["entry"]["power"] is None
+    assert listing["rows"][0]["places"]["mfu"] == 1
+    assert listing["changes"][0]["kendall_tau_b"] == pytest.approx(1.0)
+
+
+def test_a_terminal_gets_no_command_from_a_name_and_lines_of_bounded_length() -> None:
+    printed = "\n".join(lines(of(*HOSTILE, "\x1b[2Jcleared")))
+
+    assert "\x1b" not in printed and "\u202e" not in printed
+    assert "…" in printed  # a long name is cut, and says so
+    told = [line for line in printed.splitlines() if "TFLOPS" in line]
+    assert len(told) == len(HOSTILE) + 1
+    assert max(map(len, told)) < 160
+
+
+def test_columns_that_are_empty_of_all_runs_are_left_out_and_named() -> None:
+    without, with_power = page(of("a", "b", mfu=None)), page(of("a", power=Power(100.0, 1e10, "Level 1")))
+
+    assert "So of all runs here, and left out: MFU, power, FLOPS/W, announced." in without
+    assert "100 W" in with_power and "10.0 GFLOPS/W" in with_power and "Level 1" in with_power
+
+
+def test_the_same_list_gives_the_same_bytes_in_every_form() -> None:
+    for form in (page, markdown, csv_text, json_text):
+        assert form(of(*HOSTILE)) == form(of(*HOSTILE))

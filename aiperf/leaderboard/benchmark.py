@@ -1,9 +1,9 @@
 """Which runs may stand in one order: those of the same benchmark.
 
-Runs that break no rule of the ranking are of one benchmark, whatever their length, since the rules are what makes them
-comparable. All others are of one benchmark where data set, starting graph, length and warm-up agree, and every option that the
-ranking does not leave free or judge by what came of it. An option that a journal does not tell agrees with no value of it.
-Simulated runs are never in one order with real ones.
+Runs that break no rule of a division are of one benchmark, since its rules are what makes them comparable (those of the ranking
+leave the length to the site). All others are of one benchmark where data set, starting graph, length and warm-up agree, and
+every option that the ranking does not leave free or judge by what came of it. An option that a journal does not tell agrees
+with no value of it. Simulated runs are never in one order with real ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiperf.ranking.law import AtMost, written
 from aiperf.report import words
 from aiperf.report.facts import Report
 
-Standing = Literal["ranked", "outside", "simulated"]
+Standing = Literal["division", "outside", "simulated"]
 
 CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
 """Of the options that the ranking judges by what came of them, those that make a benchmark another one. The others say where
@@ -32,32 +32,35 @@ class Benchmark:
     """What runs have to have in common; equal ones are the same benchmark."""
 
     standing: Standing
+    division: str | None
+    """That none of them breaks a rule of. All else is then that division's to say."""
     dataset: str
     images: tuple[tuple[str, str], ...]
     start: str
     """What the configuration calls the starting graph, or its fingerprint's beginning."""
     start_fingerprint: str | None
     duration_seconds: float | None
-    """None: of several lengths."""
-    warmup_seconds: float
+    warmup_seconds: float | None
     options: tuple[tuple[str, str], ...]
     """(name, value as it is written on the command line), in order of name."""
 
 
-RANKED = Benchmark("ranked", "imagenet", (), "resnet50_v1", None, None, 3600.0, ())
-"""That of all runs that break no rule of the ranking."""
+def of_division(name: str) -> Benchmark:
+    """That of all runs that break no rule of a division."""
+    return Benchmark("division", name, "", (), "", None, None, None, ())
 
 
 def benchmark_of(report: Report) -> Benchmark:
     """The benchmark that a run is a run of."""
     run = report.run
-    if not report.breaches:
-        return RANKED
+    if report.divisions:
+        return of_division(report.divisions[0])
     images = {name: run.dataset[name] for name in IMAGES if name in run.dataset}
     noise = words.noise(run.dataset)
     name = str(run.dataset.get("name", "unknown data set"))
     return Benchmark(
         standing="simulated" if run.is_simulated else "outside",
+        division=None,
         dataset=f"{name} ({noise})" if noise else name,
         images=tuple((name, str(value)) for name, value in images.items()),
         start=_start(run.config, run.start_fingerprint),
@@ -86,12 +89,13 @@ def _that_matter(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 def title(benchmark: Benchmark) -> str:
     """`digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
-    if benchmark == RANKED:
-        return "Ranked runs"
-    length = "" if benchmark.duration_seconds is None else f"{units.duration(benchmark.duration_seconds)}, "
-    told = (
-        f"{benchmark.dataset} · {length}{units.duration(benchmark.warmup_seconds)} of warm-up · from {benchmark.start}"
+    if benchmark.division is not None:
+        return f"Division {benchmark.division}: {division(benchmark.division).title}"
+    lengths = (
+        "" if benchmark.duration_seconds is None else units.duration(benchmark.duration_seconds),
+        "" if benchmark.warmup_seconds is None else f"{units.duration(benchmark.warmup_seconds)} of warm-up",
     )
+    told = " · ".join(filter(None, (benchmark.dataset, ", ".join(filter(None, lengths)), f"from {benchmark.start}")))
     return f"Simulated: {told}" if benchmark.standing == "simulated" else told
 
 

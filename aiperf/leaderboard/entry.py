@@ -89,7 +89,7 @@ class Entry:
     window_seconds: float
     availability: float | None
     breaches: tuple[Breach, ...]
-    """What keeps it out of the ranking."""
+    """What keeps it out of the division ranking."""
     rules_heading: str
     rules_not_met: tuple[str, ...]
     """The same in words, as its report lists them; of a simulated run under a heading, which is '' otherwise."""

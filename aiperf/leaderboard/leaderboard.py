@@ -12,6 +12,7 @@ from aiperf.leaderboard.benchmark import Benchmark, differing, title
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.metric import METRICS, Metric
 from aiperf.leaderboard.order import places, rank_correlation
+from aiperf.ranking.division import BUILT_IN
 from aiperf.units import count
 
 
@@ -77,7 +78,7 @@ class Leaderboard:
 
     by: Metric
     listings: tuple[Listing, ...]
-    """Ranked runs first, simulated ones last."""
+    """Those of divisions first, simulated ones last."""
     unread: tuple[Unread, ...]
 
     @property
@@ -91,8 +92,7 @@ def leaderboard(entries: Iterable[Entry], unread: Sequence[Unread], by: Metric) 
     groups: dict[Benchmark, list[Entry]] = {}
     for entry in kept:
         groups.setdefault(entry.benchmark, []).append(entry)
-    order = ("ranked", "outside", "simulated")
-    ordered = sorted(groups, key=lambda one: (order.index(one.standing), -len(groups[one]), title(one), one.options))
+    ordered = sorted(groups, key=lambda one: (_before(one), -len(groups[one]), title(one), one.options))
     differs = differing(ordered)
     listings: list[Listing] = []
     number = 1
@@ -101,6 +101,12 @@ def leaderboard(entries: Iterable[Entry], unread: Sequence[Unread], by: Metric) 
         listings.append(Listing(title(benchmark), benchmark, differs[benchmark], rows, _changes(rows, by)))
         number += len(rows)
     return Leaderboard(by, tuple(listings), tuple(sorted(unread, key=lambda one: one.folder)))
+
+
+def _before(benchmark: Benchmark) -> tuple[int, int]:
+    """Divisions first, in their order; simulated runs last."""
+    of_division = 0 if benchmark.division is None else BUILT_IN.index(benchmark.division)
+    return ("division", "outside", "simulated").index(benchmark.standing), of_division
 
 
 def _each_once(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, tuple[str, ...]], dict[str, str]]:

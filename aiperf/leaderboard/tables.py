@@ -121,21 +121,21 @@ def announced(entry: Entry) -> str:
 
 
 def validity(row: Row) -> str:
-    """`ranked`, or what keeps the run out of the ranking or out of the order."""
+    """`valid`, or what keeps the run out of the divisions or out of the order."""
     entry = row.entry
     if row.place is None:
         return row.why_not
+    if entry.benchmark.division is not None:
+        return "valid"
     if entry.is_simulated:
         return "simulated"
-    if not entry.breaches:
-        return "ranked"
     return f"{units.count(len(entry.breaches))} {'rule' if len(entry.breaches) == 1 else 'rules'} not met"
 
 
 def _kind(row: Row) -> str:
     if row.place is None:
         return "grave"
-    return "simulated" if row.entry.is_simulated else "outside" if row.entry.breaches else "clear"
+    return {"division": "clear", "outside": "outside", "simulated": "simulated"}[row.entry.benchmark.standing]
 
 
 def warnings(entry: Entry) -> str:

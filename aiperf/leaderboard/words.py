@@ -23,7 +23,7 @@ def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
         (
             "One order for each benchmark",
             "Runs of another data set, start, schedule or option are other benchmarks, and stand in tables of their own. "
-            "Those that break no rule of the ranking are of one benchmark.",
+            "Those that break no rule of a division are of one benchmark.",
         ),
         (
             "Valid FLOPS",

@@ -299,6 +299,8 @@ class Report:
     score: Score
     breaches: tuple[Breach, ...]
     """What keeps the run out of the ranking."""
+    divisions: tuple[str, ...]
+    """Of the divisions that are built in those none of whose rules it breaks: in these it may be compared."""
     doubts: tuple[Doubt, ...]
     """Those of the score and those of the telemetry, gravest first."""
     curve: tuple[CurvePoint, ...]

@@ -20,6 +20,7 @@ from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
+from aiperf.ranking.division import BUILT_IN, division
 from aiperf.report.architecture import best_architecture, start_fingerprint
 from aiperf.report.candidate import candidate
 from aiperf.report.facts import (
@@ -84,10 +85,12 @@ def gather(
     worked_until = _worked_until(work_log, inside)
     energy = energy_facts(measured, metered, _hosts(run, worked_until), result.flops_per_second)
     described = system_description(run.started, run.checks)
+    judged = candidate(run, inside, result, used.mfu_busy)
     return Report(
         run=_run(run, end),
         score=result,
-        breaches=breaches(candidate(run, inside, result, used.mfu_busy)),
+        breaches=breaches(judged),
+        divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
         doubts=_doubts(run, result, described, measured, energy, worked_until),
         curve=curve(work_log, CURVE_POINTS),
         errors=_errors(run),

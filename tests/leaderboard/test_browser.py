@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 import pytest
 
-from aiperf.leaderboard.benchmark import RANKED, Benchmark
+from aiperf.leaderboard.benchmark import Benchmark
 from aiperf.leaderboard.entry import Accelerators, Ends, Entry, Power
 from aiperf.leaderboard.leaderboard import Unread, leaderboard
 from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.page import page
 from aiperf.ranking.breaches import Breach
 from aiperf.system.telemetry import Doubt
-from tests.leaderboard.entries import QUICK, entry
+from tests.leaderboard.entries import QUICK, RANKED, entry
 from tests.leaderboard.runs import HOSTILE
 from tests.report import browser as chromium
 from tests.report.browser import Tab
@@ -167,7 +167,7 @@ def test_simulated_runs_are_coloured_as_such(browser: Tab, pages: dict[int, Path
         """[...document.querySelectorAll('section > div')].map(e => [e.className, getComputedStyle(e).borderLeftColor])"""
     )
     colours = dict(edges)
-    assert colours["simulated"] not in (colours["ranked"], colours["outside"])
+    assert colours["simulated"] not in (colours["division"], colours["outside"])
 
 
 def test_a_list_prints_across_the_sheet_without_the_details_of_each_run(

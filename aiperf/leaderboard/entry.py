@@ -23,13 +23,15 @@ class Accelerators:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What the accelerators drew in the valid window."""
+    """What was drawn in the valid window, by the widest measurement that there is."""
 
     watts: float
     flops_per_watt: float | None
     """Score ÷ watts; None: there is no score."""
-    level: str | None
-    """Of the EEHPC methodology, which Green500 goes by; None: not told."""
+    scope: str
+    """What it was measured of: 'meters', 'accelerators' or 'processors'."""
+    level: int
+    """Of the EEHPC methodology, 0 to 3. Green500 takes 1 and above; below it a part may pass for the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +158,10 @@ def _accelerators(report: Report) -> tuple[Accelerators, ...]:
 
 
 def _power(report: Report) -> Power | None:
-    measured = report.telemetry
-    if measured is None or report.run.is_simulated:
+    energy = report.energy
+    if energy is None or energy.best.watts is None:
         return None
-    watts = [device.power_mean_watts for device in measured.accelerators]
-    known = [each for each in watts if each is not None]
-    if not known or len(known) < max(len(watts), sum(worker.ranks for worker in report.workers)):
-        return None  # a part would pass for the whole
-    drawn, score = sum(known), report.score.flops_per_second
-    return Power(drawn, None if score is None or drawn <= 0 else score / drawn, None)
+    return Power(energy.best.watts, energy.best.flops_per_watt, energy.best.scope, energy.level.level)
 
 
 def _lacks(report: Report) -> str:

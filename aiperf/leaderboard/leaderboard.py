@@ -137,18 +137,20 @@ def _each_once(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, tuple[s
     return kept, copies, why_not
 
 
-def _why_no_place(entry: Entry, value: float | None, by: Metric) -> str:
-    return entry.lacks or (f"{by.title}: {by.missing}" if value is None else "")
+def _why_no_place(entry: Entry, by: Metric) -> str:
+    if entry.lacks or by.ranks(entry) is not None:
+        return entry.lacks
+    return f"{by.title}: {by.bars(entry) or by.missing}"
 
 
 def _rows(
     entries: Sequence[Entry], by: Metric, number: int, copies: dict[str, tuple[str, ...]], why_not: dict[str, str]
 ) -> tuple[Row, ...]:
-    reasons = [why_not.get(entry.folder) or _why_no_place(entry, by.of(entry), by) for entry in entries]
+    reasons = [why_not.get(entry.folder) or _why_no_place(entry, by) for entry in entries]
     can_be_placed = [not entry.lacks and entry.folder not in why_not for entry in entries]
     by_metric = [
         places(
-            [metric.of(entry) if can else None for entry, can in zip(entries, can_be_placed, strict=True)],
+            [metric.ranks(entry) if can else None for entry, can in zip(entries, can_be_placed, strict=True)],
             is_less_better=metric.is_less_better,
         )
         for metric in METRICS

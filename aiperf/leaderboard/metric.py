@@ -27,6 +27,18 @@ class Metric:
     is_less_better: bool = False
     missing: str = units.NOT_MEASURED
     """What is said where there is none."""
+    bars: Callable[[Entry], str] = lambda entry: ""
+    """Why an entry that has the figure is in no order by it; '' where it is."""
+
+    def ranks(self, entry: Entry) -> float | None:
+        """What an entry is ordered by; None: it has no place."""
+        return None if self.bars(entry) else self.of(entry)
+
+
+def _below_level_1(entry: Entry) -> str:
+    # As the Green500: whoever measures less of the machine would stand higher.
+    is_below = entry.power is not None and entry.power.level < 1
+    return "measured below EEHPC Level 1" if is_below else ""
 
 
 METRICS = (
@@ -81,7 +93,8 @@ METRICS = (
         "FLOPS/W",
         lambda entry: None if entry.power is None else entry.power.flops_per_watt,
         lambda value: units.si(value, "FLOPS/W"),
-        "score ÷ mean power of the accelerators in the valid window",
+        "score ÷ mean power in the valid window; in an order from EEHPC Level 1 on",
+        bars=_below_level_1,
     ),
     Metric(
         "availability",

@@ -35,7 +35,7 @@ def order(listing: Listing, by: Metric, index: int) -> Table:
         Column("score", True, f"{_SCORE.explained}; under it its 95 % interval, by how evenly the run went"),
         *(_head(metric) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
         Column("accelerators", True, "of each model as many as worked at once; on machines without, processes"),
-        Column("power", True, "mean of all accelerators in the valid window"),
+        Column("power", True, "mean in the valid window; under it what was measured"),
         _head(_PER_WATT),
         Column("length", True, "from the run’s beginning to its end"),
         _head(_AVAILABILITY),
@@ -69,12 +69,17 @@ def _row(row: Row) -> tuple[Cell, ...]:
         _figure(_SCORE, entry, _interval(entry)),
         *(_figure(metric, entry) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
         Cell(units.count(entry.accelerator_count), entry.accelerator_count, beside=_models_beside(entry)),
-        Cell(NONE) if entry.power is None else Cell(units.si(entry.power.watts, "W"), entry.power.watts),
+        _power(entry),
         _figure(_PER_WATT, entry, power_level(entry) if entry.power else ""),
         Cell(units.duration(entry.seconds), entry.seconds),
         _figure(_AVAILABILITY, entry),
         Cell(NONE) if entry.announced is None else Cell(announced(entry), entry.announced.published),
     )
+
+
+def _power(entry: Entry) -> Cell:
+    power = entry.power
+    return Cell(NONE) if power is None else Cell(units.si(power.watts, "W"), power.watts, beside=power.scope)
 
 
 def _interval(entry: Entry) -> str:
@@ -107,10 +112,10 @@ def models(entry: Entry) -> str:
 
 
 def power_level(entry: Entry) -> str:
-    """The level of the measurement."""
+    """`Level 1`, or that it is below."""
     if entry.power is None:
         return units.NOT_MEASURED
-    return entry.power.level or "level not known"
+    return f"Level {entry.power.level}" if entry.power.level else "below Level 1"
 
 
 def announced(entry: Entry) -> str:
@@ -226,6 +231,12 @@ def every_place(listing: Listing, index: int) -> Table:
     return Table(f"places-{index}", "Places by every figure", columns, rows, is_sortable=True)
 
 
+def _power_in_words(entry: Entry) -> str:
+    if entry.power is None:
+        return units.NOT_MEASURED
+    return f"{units.si(entry.power.watts, 'W')}, of the {entry.power.scope}, EEHPC {power_level(entry)}"
+
+
 def details(row: Row) -> Table:
     """What else is known of an entry."""
     entry = row.entry
@@ -244,10 +255,7 @@ def details(row: Row) -> Table:
         ("95 % of the score", "none" if between is None else units.interval(*between, "FLOPS")),
         ("accelerators", models(entry) or "none"),
         ("MFU held against", entry.peak_source or "no peak is known"),
-        (
-            "power",
-            power_level(entry) if entry.power is None else f"{units.si(entry.power.watts, 'W')}, {power_level(entry)}",
-        ),
+        ("power", _power_in_words(entry)),
         ("announced runs", announced(entry)),
         ("seed", str(entry.seed)),
         ("configuration", entry.config_hash),

@@ -51,7 +51,7 @@ def _run(at: int, chance: random.Random) -> Entry:
         "regulated_flops_per_second": score * chance.uniform(1.2, 1.7),
         "flops_per_second_interval": (0.99 * score, 1.01 * score),
         "accelerators": (Accelerators(chance.choice(MODELS), accelerators),),
-        "power": Power(watts, score / watts, "Level 1") if at % 3 else None,
+        "power": Power(watts, score / watts, "accelerators", at % 2) if at % 3 else None,
         "availability": chance.uniform(0.9, 1.0),
         "breaches": () if benchmark == RANKED else (rule,),
         "rules_not_met": () if benchmark == RANKED else (f"{rule.rule}; found: {rule.found}",),

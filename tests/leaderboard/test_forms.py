@@ -75,14 +75,14 @@ def test_every_name_stays_in_its_cell_of_the_csv_and_is_no_formula(names: list[s
 
 
 def test_the_csv_has_bare_numbers_with_their_units_in_the_header() -> None:
-    run = entry("a", 1.25e15, flops_per_second_interval=(1.2e15, 1.3e15), power=Power(2.5e4, 5e10, None))
+    run = entry("a", 1.25e15, flops_per_second_interval=(1.2e15, 1.3e15), power=Power(2.5e4, 5e10, "meters", 2))
 
     (row,) = csv.DictReader(io.StringIO(csv_text(leaderboard([run], [], metric("score"))), newline=""))
 
     assert float(row["score [FLOPS]"]) == 1.25e15
     assert (float(row["score 95 % low [FLOPS]"]), float(row["power [W]"])) == (1.2e15, 2.5e4)
     assert float(row["flops-per-watt [FLOPS/W]"]) == 5e10
-    assert (row["place"], row["run"], row["announced runs"]) == ("1", "a", "")
+    assert (row["place"], row["EEHPC level"], row["announced runs"]) == ("1", "2", "")
     assert "'" + FORMULA in csv_text(of(FORMULA)).replace('""', '"')
 
 
@@ -127,7 +127,7 @@ def test_a_terminal_gets_no_command_from_a_name_and_lines_of_bounded_length() ->
 
 
 def test_columns_that_are_empty_of_all_runs_are_left_out_and_named() -> None:
-    without, with_power = page(of("a", "b", mfu=None)), page(of("a", power=Power(100.0, 1e10, "Level 1")))
+    without, with_power = page(of("a", "b", mfu=None)), page(of("a", power=Power(100.0, 1e10, "accelerators", 1)))
 
     assert "So of all runs here, and left out: MFU, power, FLOPS/W, announced." in without
     assert "100 W" in with_power and "10.0 GFLOPS/W" in with_power and "Level 1" in with_power

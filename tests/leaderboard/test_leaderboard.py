@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.leaderboard.entry import Ends
+from aiperf.leaderboard.entry import Ends, Power
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.metric import METRICS, metric
 from tests.leaderboard.entries import QUICK, entry
@@ -73,6 +73,15 @@ def test_a_run_without_the_figure_or_without_an_end_stands_below_with_the_reason
     assert names(found) == [[(1, "whole"), (None, "going on"), (None, "unknown")]]
     reasons = {row.entry.run: row.why_not for row in found.listings[0].rows}
     assert reasons == {"whole": "", "going on": "the run has not ended", "unknown": "MFU: not measured"}
+
+
+def test_by_power_runs_are_ordered_that_were_measured_as_the_green500_asks_alone() -> None:
+    little, whole = Power(1e4, 9e10, "accelerators", 0), Power(3e4, 3e10, "meters", 1)
+
+    found = leaderboard([entry("part", power=little), entry("whole", power=whole)], [], metric("flops-per-watt"))
+
+    assert names(found) == [[(1, "whole"), (None, "part")]]
+    assert found.listings[0].rows[1].why_not == "FLOPS/W: measured below EEHPC Level 1"
 
 
 def test_a_journal_in_two_folders_is_one_run_and_names_both() -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiperf.leaderboard.announcing import Site
 
 DESCRIPTION = """Ranks runs by a figure, one order for each benchmark. Figures are computed from the journals
 alone, whose chains of hashes are checked. A journal that cannot be read costs nothing but its own line.
@@ -11,7 +15,7 @@ EXAMPLES = (
     "runs",
     "runs/20261121-120000-digits runs/20261122-090000-digits --by regulated",
     "submissions --out list",
-    "submissions --json",
+    "submissions --announcements site-a/announcements.jsonl --json",
 )
 OPTIONS = ""
 
@@ -24,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="METRIC",
         default="score",
         help="what the order goes by (score): one of " + ", ".join(METRIC_NAMES),
+    )
+    parser.add_argument(
+        "--announcements",
+        metavar="LOG",
+        action="append",
+        default=[],
+        help="a site's log of announcements: how many of its announced runs are in the list; may be repeated",
     )
     parser.add_argument("--out", metavar="DIR", help="write rank.html, rank.md, rank.csv and rank.json there")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -38,6 +49,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from pathlib import Path
 
     from aiperf.errors import BadConfiguration, NoSuchRun
+    from aiperf.leaderboard.announcing import first_lines, read_logs, with_announcements
     from aiperf.leaderboard.finding import runs_under
     from aiperf.leaderboard.json_file import json_text
     from aiperf.leaderboard.leaderboard import leaderboard
@@ -46,13 +58,16 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.leaderboard.terminal import lines
     from aiperf.leaderboard.write import write
 
-    by = metric(arguments.by)
+    by, logs = metric(arguments.by), read_logs(arguments.announcements)
     folders, fruitless = runs_under(arguments.runs)
     entries, unread = read_entries(folders)
-    found = leaderboard(entries, [*fruitless, *unread], by)
     if not entries:
-        told = "; ".join(f"'{each.folder}': {each.reason}" for each in found.unread)
+        told = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
         raise NoSuchRun(f"a list has a run that can be read; there is none: {told}")
+    sites: tuple[Site, ...] = ()
+    if logs:
+        entries, sites = with_announcements(entries, first_lines(entries), logs)
+    found = leaderboard(entries, [*fruitless, *unread], by, sites)
     if arguments.json:
         print(json_text(found), end="")
     else:

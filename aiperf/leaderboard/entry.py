@@ -35,7 +35,7 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class OfAnnounced:
     """How many of the runs that a site announced were published."""
 
     published: int
@@ -96,8 +96,10 @@ class Entry:
     rules_not_met: tuple[str, ...]
     """The same in words, as its report lists them; of a simulated run under a heading, which is '' otherwise."""
     warnings: tuple[Doubt, ...]
-    announced: Announced | None
-    """None: not known."""
+    announcement: str | None
+    """The id of the announcement that its journal names; None: it names none."""
+    announced: OfAnnounced | None
+    """Of its site's log; None: no log was given that holds its announcement."""
 
     @property
     def accelerator_count(self) -> int:
@@ -139,6 +141,7 @@ def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
         rules_heading=heading,
         rules_not_met=tuple(rules),
         warnings=report.doubts,
+        announcement=None if (named := run.config.get("announcement")) is None else str(named),
         announced=None,
     )
 

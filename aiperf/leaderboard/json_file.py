@@ -30,6 +30,7 @@ def _document(found: Leaderboard) -> dict[str, Any]:
         ],
         "valid_flops": {"exponent": EXPONENT, "target_accuracy": TARGET_ACCURACY},
         "lists": [_listing(listing) for listing in found.listings],
+        "sites": found.sites,
         "unread": found.unread,
     }
 

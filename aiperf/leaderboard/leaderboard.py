@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from aiperf.leaderboard.announcing import Site
 from aiperf.leaderboard.benchmark import Benchmark, differing, title
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.metric import METRICS, Metric
@@ -80,13 +81,17 @@ class Leaderboard:
     listings: tuple[Listing, ...]
     """Those of divisions first, simulated ones last."""
     unread: tuple[Unread, ...]
+    sites: tuple[Site, ...] = ()
+    """The logs of announcements that were given."""
 
     @property
     def entries(self) -> int:
         return sum(len(listing.rows) for listing in self.listings)
 
 
-def leaderboard(entries: Iterable[Entry], unread: Sequence[Unread], by: Metric) -> Leaderboard:
+def leaderboard(
+    entries: Iterable[Entry], unread: Sequence[Unread], by: Metric, sites: tuple[Site, ...] = ()
+) -> Leaderboard:
     """The list by one metric."""
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
     groups: dict[Benchmark, list[Entry]] = {}
@@ -100,7 +105,7 @@ def leaderboard(entries: Iterable[Entry], unread: Sequence[Unread], by: Metric) 
         rows = _rows(groups[benchmark], by, number, copies, why_not)
         listings.append(Listing(title(benchmark), benchmark, differs[benchmark], rows, _changes(rows, by)))
         number += len(rows)
-    return Leaderboard(by, tuple(listings), tuple(sorted(unread, key=lambda one: one.folder)))
+    return Leaderboard(by, tuple(listings), tuple(sorted(unread, key=lambda one: one.folder)), sites)
 
 
 def _before(benchmark: Benchmark) -> tuple[int, int]:

@@ -30,6 +30,9 @@ def _lines(found: Leaderboard) -> Iterator[str]:
         yield from _table(tables.order(listing, found.by, index))
         if len(listing.rows) > 1:
             yield from _table(tables.changes(listing, found.by, index))
+    if found.sites:
+        yield "## Announced runs\n"
+        yield from _table(tables.sites(found))
     if found.unread:
         yield "## Not in the list\n"
         yield from _table(tables.unread(found))

@@ -14,6 +14,8 @@ def page(found: Leaderboard) -> str:
     """The whole file."""
     listings = list(enumerate(found.listings, 1))
     links = [(f"list-{index}", f"{listing.title} ({len(listing.rows)})") for index, listing in listings]
+    if found.sites:
+        links.append(("announced", "Announced runs"))
     if found.unread:
         links.append(("not-listed", "Not in the list"))
     return document(
@@ -30,6 +32,7 @@ def page(found: Leaderboard) -> str:
             else "",
             '<main id="main">',
             *(_listing(found, listing, index) for index, listing in listings),
+            *([section("announced", "Announced runs", [table(tables.sites(found))])] if found.sites else []),
             *([section("not-listed", "Not in the list", [table(tables.unread(found))])] if found.unread else []),
             "</main>",
             '<div class="notes">',

@@ -10,6 +10,7 @@ from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.leaderboard import Change, Leaderboard, Listing, Row
 from aiperf.leaderboard.metric import METRICS, Metric
 from aiperf.report.tables import Cell, Column, Table
+from aiperf.submission.published import Missing
 
 NONE = "—"
 """A place that there is not, a figure that was not measured or does not apply."""
@@ -39,7 +40,7 @@ def order(listing: Listing, by: Metric, index: int) -> Table:
         _head(_PER_WATT),
         Column("length", True, "from the run’s beginning to its end"),
         _head(_AVAILABILITY),
-        Column("announced", True, "of the runs that the site had announced, those that were published"),
+        Column("announced", True, "of the runs that its site announced, so many were published"),
     )
     rows = tuple(_row(row) for row in listing.rows)
     kept = [at for at, column in enumerate(columns) if at < 2 or any(row[at].text != NONE for row in rows)]
@@ -73,7 +74,7 @@ def _row(row: Row) -> tuple[Cell, ...]:
         _figure(_PER_WATT, entry, power_level(entry) if entry.power else ""),
         Cell(units.duration(entry.seconds), entry.seconds),
         _figure(_AVAILABILITY, entry),
-        Cell(NONE) if entry.announced is None else Cell(announced(entry), entry.announced.published),
+        Cell(announced(entry), None if entry.announced is None else entry.announced.published),
     )
 
 
@@ -119,10 +120,10 @@ def power_level(entry: Entry) -> str:
 
 
 def announced(entry: Entry) -> str:
-    """`3 of 4 published`."""
+    """`3 of 4`; a dash where no log was given that its journal's announcement stands in."""
     if entry.announced is None:
-        return "not known"
-    return f"{units.count(entry.announced.published)} of {units.count(entry.announced.announced)} published"
+        return NONE
+    return f"{units.count(entry.announced.published)} of {units.count(entry.announced.announced)}"
 
 
 def validity(row: Row) -> str:
@@ -266,6 +267,34 @@ def details(row: Row) -> Table:
     return Table(
         f"{details_of(row)}-table", name(entry), columns, tuple((Cell(what), Cell(value)) for what, value in rows)
     )
+
+
+def sites(found: Leaderboard) -> Table:
+    """What sites announced, and what of it is missing."""
+    columns = (
+        Column("log"),
+        Column("published"),
+        Column("missing"),
+        Column("not as announced"),
+        Column("announced once, run more often"),
+    )
+    rows = tuple(
+        (
+            Cell(site.log),
+            Cell(site.announced.words),
+            Cell("; ".join(map(_missing, site.announced.missing)) or "none"),
+            Cell("; ".join(f"{run}: {', '.join(how)}" for run, how in site.announced.broken) or "none"),
+            Cell("; ".join(", ".join(runs) for _, runs in site.announced.used_twice) or "none"),
+        )
+        for site in found.sites
+    )
+    return Table("sites", "Announced runs", columns, rows)
+
+
+def _missing(one: Missing) -> str:
+    when = datetime.fromtimestamp(one.announced_unix, UTC).strftime("%-d %B %Y")
+    told = f"number {one.number}, announced on {when}"
+    return told if one.withdrawn is None else f"{told}, withdrawn: {one.withdrawn}"
 
 
 def unread(found: Leaderboard) -> Table:

@@ -21,6 +21,11 @@ def lines(found: Leaderboard) -> Iterator[str]:
     for index, listing in enumerate(found.listings, 1):
         yield ""
         yield from _listing(found, listing, index)
+    if found.sites:
+        yield ""
+    for site in tables.sites(found).rows:
+        log, published, missing, broken, twice = (plain(cell.text) for cell in site)
+        yield f"{log}: {published}; missing: {missing}; not as announced: {broken}; run more often: {twice}"
     if found.unread:
         yield "\nnot in the list:"
         yield from (plain(f"  {each.folder}: {each.reason}") for each in found.unread)

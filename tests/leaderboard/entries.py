@@ -44,6 +44,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "rules_heading": "",
         "rules_not_met": (),
         "warnings": (),
+        "announcement": None,
         "announced": None,
     }
     return Entry(**{**fields, **others})

@@ -1,0 +1,50 @@
+"""A list against a site's announcements: what was announced and is not there is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from aiperf.config import configure
+from aiperf.submission.announced_run import announcement
+from aiperf.submission.announcement_file import add, read_log
+from tests.cli.user import User, write_run
+from tests.leaderboard.runs import golden
+from tests.submission.keys import new_signer
+from tests.submission.test_published import ANNOUNCED_UNIX, run_of
+
+
+def test_a_list_tells_how_many_of_the_announced_runs_are_in_it_and_which_are_not(
+    aiperf: User,
+    tmp_path: Path,
+) -> None:
+    signer, conf = new_signer(tmp_path, "site"), configure([])
+    for seed in range(3):
+        of_seed = replace(conf, seed=seed)
+        add(tmp_path / "log", signer, lambda log, conf=of_seed: announcement(conf, log, ANNOUNCED_UNIX))  # type: ignore[misc]
+    log = read_log(tmp_path / "log")
+    for number in (1, 3):
+        first = msgspec.structs.replace(run_of(log, number), duration_seconds=180.0, warmup_seconds=20.0)
+        write_run(tmp_path / "runs" / f"r{number}", [first])
+    golden(tmp_path / "runs" / "old", "resumed-v3")
+
+    answer = aiperf("rank", "runs", "--announcements", "log", "--json")
+
+    assert answer.status == 0, answer.err
+    told = json.loads(answer.out)
+    counts = {row["entry"]["run"]: row["entry"]["announced"] for each in told["lists"] for row in each["rows"]}
+    both = {"published": 2, "announced": 3}
+    assert counts == {"run-1": both, "run-3": both, "20261122-024523-golden": None}
+    (site,) = told["sites"]
+    assert [(site["log"], each["number"]) for each in site["announced"]["missing"]] == [("log", 2)]
+
+    answer = aiperf("rank", "runs", "--announcements", "log", "--out", "list")
+
+    assert "log: 2 of 3 announced runs published; missing: number 2, announced on" in answer.out
+    for form in ("html", "md", "csv"):
+        text = (tmp_path / "list" / f"rank.{form}").read_text()
+        assert "2 of 3" in text or form == "csv"
+    assert aiperf("rank", "runs", "--announcements", "nowhere").status == 2

@@ -43,13 +43,13 @@ class Outcome:
     kind: str
     number: int
     """From 1, of its kind."""
-    score: float
-    """FLOPS."""
-    error: float
+    score: float | None
+    """FLOPS. None: it has none, as the report says; so with the two others."""
+    error: float | None
     operations_per_trial: float
     trials: int
     """Finished."""
-    busy_share: float
+    busy_share: float | None
     end_reason: str
     seconds: float
     """The run's, by its journal."""
@@ -63,12 +63,10 @@ class Outcome:
 
 
 def outcome(folder: Path, kind: str, number: int, load: dict[str, Any]) -> Outcome:
-    """Of a run that has ended. Raises ValueError where it has no score."""
+    """Of a run that has ended."""
     events = list(read(folder))
     log = work_log(events)
     figures, rows = score(log), log.intervals
-    if figures.flops_per_second is None or figures.error is None or figures.busy_share is None:
-        raise ValueError(f"a run has a score and an error; '{folder}' has none: see its report")
     prints = {event.number: event.fingerprint for event in events if isinstance(event, TrialProposed)}
     finished = [event.trial for event in events if isinstance(event, TrialFinished)]
     flops = {trial: float(rows.flops[rows.trial == trial].sum()) for trial in finished}
@@ -116,17 +114,20 @@ def begin(folder: Path, name: str, words: Sequence[str], seconds: float) -> tupl
     return made[-1], asdict(load) | {"words": str(load)}
 
 
-def cv(values: Sequence[float]) -> float | None:
-    """Standard deviation ÷ mean; None of fewer than two, or around zero."""
-    mean = statistics.fmean(values) if values else 0.0
-    return statistics.stdev(values) / mean if len(values) > 1 and mean else None
+def cv(values: Sequence[float | None]) -> float | None:
+    """Standard deviation ÷ mean; None of fewer than two, around zero, or where a run has no such figure."""
+    told = [value for value in values if value is not None]
+    if len(told) < len(values):
+        return None
+    mean = statistics.fmean(told) if told else 0.0
+    return statistics.stdev(told) / mean if len(told) > 1 and mean else None
 
 
 def spreads(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """CVs of each kind, and those of the trials that all following runs finished."""
     of_kind = {kind: [one for one in outcomes if one.kind == kind] for kind in KINDS}
     found: dict[str, Any] = {
-        kind: {name: cv([float(getattr(one, name)) for one in those]) for name in FIGURES} | {"runs": len(those)}
+        kind: {name: cv([getattr(one, name) for one in those]) for name in FIGURES} | {"runs": len(those)}
         for kind, those in of_kind.items()
     }
     followers = of_kind["follow"]
@@ -209,9 +210,10 @@ def _write(record: Path, common: Sequence[str], outcomes: Sequence[Outcome]) -> 
 
 
 def _in_words(one: Outcome) -> str:
+    score = "no score" if one.score is None else f"score {one.score / 1e9:.2f} GFLOPS"
     return (
-        f"{one.kind:<6} {one.number}: score {one.score / 1e9:.2f} GFLOPS · error {one.error:.2%} · {one.trials} trials of "
-        f"{one.operations_per_trial / 1e9:.1f} GFLOP · busy {one.busy_share:.1%} · ended {one.end_reason} at "
+        f"{one.kind:<6} {one.number}: {score} · error {_share(one.error)} · {one.trials} trials of "
+        f"{one.operations_per_trial / 1e9:.1f} GFLOP · busy {_share(one.busy_share)} · ended {one.end_reason} at "
         f"{one.seconds:.1f} s · {one.load['words']}"
     )
 

@@ -99,7 +99,13 @@ def _data_set(data: DataSet) -> Line:
 
 def _time(conf: RunConf) -> Line:
     schedule = conf.schedule
-    return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up"
+    stop = (
+        ""
+        if schedule.stop == "duration"
+        else f"; it ends once the score has come to rest within {schedule.stop_precision:.2%}, after a window of "
+        f"{duration(schedule.stop_after_seconds)} or more, and is then outside the ranking"
+    )
+    return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up{stop}"
 
 
 def _accelerators(number: int) -> str:

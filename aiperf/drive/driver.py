@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from aiperf.accounting.convergence import StopRule, rest_at
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import Clock
@@ -72,6 +73,8 @@ class Driver:
     """What is to be trained of the run that this one follows; None: it searches."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
+    _looked: float | None = None
+    """When it was last asked whether the score has come to rest."""
     _events: list[AnyEvent] = field(default_factory=list)
     _outbox: list[Order | list[Observation]] = field(default_factory=list)
     """For the executor, in the order of the events, so that no proposal sees an observation of a line after its request."""
@@ -113,10 +116,25 @@ class Driver:
                 self._take(event)
         if self.interrupted and self.run.ended is None:
             self._end("interrupted")
+        if self.run.ended is None and self._has_converged():
+            self._end("converged")
         while commands := decide(self.run, self.clock.now(), self.agenda):
             for command in commands:
                 self._carry_out(command)
         self._commit()
+
+    def _has_converged(self) -> bool:
+        """By schedule.stop=converged. A look waits until the intervals that reach into it have been told."""
+        run, schedule = self.run, self.run.schedule
+        if schedule.stop != "converged":
+            return False
+        rule = StopRule(schedule.warmup_seconds, schedule.stop_after_seconds, schedule.stop_precision)
+        heard = self.clock.now() - 2 * progress_seconds(run.limits, len(run.workers))
+        look = rule.last_look(min(heard, run.duration))
+        if look is None or look == self._looked:
+            return False
+        self._looked = look
+        return rest_at(self.work_log, rule, look).is_reached
 
     def _interpret(self, word: Word) -> list[AnyEvent]:
         now = self.clock.now()

@@ -33,6 +33,12 @@ class ScheduleConf:
     """By how much validation cross-entropy must fall to count as improved."""
     warmup_rounds: int = 3
     """Rounds after which tuning begins."""
+    stop: str = "duration"
+    """duration; converged: the run ends before that once its score has come to rest (docs/benchmark.md), and is not ranked."""
+    stop_precision: float = 0.01
+    """With stop=converged: half width of the score's 95 % interval, and difference of the window's halves, as shares of it."""
+    stop_after_seconds: float = 3600.0
+    """With stop=converged: the least length of the valid window."""
 
     def check(self) -> None:
         """Raises BadConfiguration for a number that makes no schedule."""
@@ -46,8 +52,23 @@ class ScheduleConf:
                 "a valid window lies between warm-up and end: 0 <= schedule.warmup_seconds < schedule.duration_seconds; "
                 f"found {self.warmup_seconds:g} and {self.duration_seconds:g}"
             )
+        self._check_stop()
         if self.patience < 1 or self.patience_step < 0 or self.largest_patience < 1 or self.warmup_rounds < 0:
             raise BadConfiguration("schedule: patience and largest_patience are at least 1, the others at least 0")
+
+    def _check_stop(self) -> None:
+        if self.stop not in ("duration", "converged"):
+            raise BadConfiguration(f"schedule.stop is 'duration' or 'converged'; found {self.stop!r}")
+        if not 0 < self.stop_precision < 1:
+            raise BadConfiguration(f"schedule.stop_precision lies between 0 and 1; found {self.stop_precision!r}")
+        if not self.stop_after_seconds > 0:
+            raise BadConfiguration(f"schedule.stop_after_seconds is above 0; found {self.stop_after_seconds!r}")
+        if self.stop == "converged" and self.warmup_seconds + self.stop_after_seconds >= self.duration_seconds:
+            raise BadConfiguration(
+                "a run can converge before its declared end: schedule.warmup_seconds + schedule.stop_after_seconds < "
+                f"schedule.duration_seconds; found {self.warmup_seconds:g} + {self.stop_after_seconds:g} and "
+                f"{self.duration_seconds:g}: lower schedule.stop_after_seconds, or leave schedule.stop out"
+            )
 
 
 @dataclass

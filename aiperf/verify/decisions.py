@@ -42,8 +42,8 @@ from aiperf.verify.finding import Checked
 LAW = "the driver does what its rules call for, all of it, in their order, and nothing else"
 LATE_SECONDS = 120.0
 """What is called for is done in the turn in which it is heard of; a turn that hears of 4096 workers takes some seconds."""
-FROM_OUTSIDE = ("interrupted", "no workers")
-"""Ends that no rule calls for."""
+FROM_OUTSIDE = ("interrupted", "no workers", "converged")
+"""Ends that no rule on the state of a run calls for: whether a score has come to rest is decided from its work."""
 
 
 class Decisions:

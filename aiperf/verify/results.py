@@ -56,7 +56,7 @@ class Results:
     def _finished(self, line: int, run: Run, event: TrialFinished) -> None:
         notes, trial = self._notes, run.trials[event.trial]
         notes.examined += 1
-        reason = end_of_trial(run.schedule, trial.round, trial.losses)
+        reason = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
         if reason != event.reason:
             by_rules = "it goes on" if reason is None else f"it ends by {reason!r}"
             notes.add(

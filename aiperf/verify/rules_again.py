@@ -124,16 +124,23 @@ def _checks(run: Run, looked: Looked) -> tuple[Decisions | None, Sequence[CheckO
     started = run.started
     is_ours = started.proposal_rules == RULES
     proposals = _proposals(started, looked)
-    decisions = Decisions(run) if is_ours else None
+    # What such a run decides and proposes is made again from the journal that it follows.
+    is_free = is_ours and started.follows is None
+    decisions = Decisions(run) if is_free else None
     return decisions, (
         *([] if decisions is None else [decisions]),
         Results(frozenset(looked.told), is_ours=is_ours),
-        Graphs(run, proposals.history, frozenset(looked.built), is_ours=is_ours),
+        Graphs(run, proposals.history, frozenset(looked.built), is_ours=is_free),
         proposals,
     )
 
 
 def _proposals(started: RunStarted, looked: Looked) -> ProposalsMadeAgain | _HistoryAlone:
+    if started.follows is not None:
+        there = f"'{started.follows.run}' (hash {started.follows.last_hash[:12]}…)"
+        return _HistoryAlone(
+            started, f"not checkable without the journal that the run follows, {there}", looked.requested
+        )
     try:
         proposer = _proposer(started)
         return ProposalsMadeAgain(started, proposer, frozenset(looked.proposals), looked.requested)

@@ -46,6 +46,10 @@ class CannotFollow(AiperfError):
     """A run whose trials no other can train again, or that is not the one it was."""
 
 
+class CannotCompare(AiperfError):
+    """Runs whose figures cannot stand against each other."""
+
+
 class OtherRules(AiperfError):
     """Proposals that were made by another version of the rules than this one's."""
 

@@ -50,6 +50,8 @@ class Evenness:
     interval: tuple[float, float] | None
     basis: str
     """What the sample was; without an interval, why there is none."""
+    freedom: int | None = None
+    """Student's degrees of freedom of the interval."""
 
 
 def evenness(work_log: WorkLog, inside: Window) -> Evenness:
@@ -74,13 +76,13 @@ def evenness_of(work: Work, presences: Sequence[Presence], inside: Window, down_
     batches = min(MOST_BATCHES, math.floor(row / TRIALS_A_BATCH))
     if batches >= FEWEST_BATCHES:
         length = inside.seconds / batches
-        return Evenness(
-            _around(_by_time(work, inside, batches), is_in_time=True), f"{batches} batches of {length:.4g} s"
-        )
+        interval, freedom = _around(_by_time(work, inside, batches), is_in_time=True)
+        return Evenness(interval, f"{batches} batches of {length:.4g} s", freedom)
     there = [one for one in presences if one.joined < inside.end and (one.left is None or one.left > inside.start)]
     if len(there) >= FEWEST_WORKERS and all(_is_there_throughout(one, inside) for one in there):
         sample = _by_worker(work, inside, [one.worker for one in there])
-        return Evenness(_around(sample, is_in_time=False), f"{len(there)} workers, each over the whole window")
+        interval, freedom = _around(sample, is_in_time=False)
+        return Evenness(interval, f"{len(there)} workers, each over the whole window", freedom)
     needed = FEWEST_BATCHES * TRIALS_A_BATCH
     return Evenness(
         None,
@@ -128,8 +130,8 @@ def _is_there_throughout(one: Presence, inside: Window) -> bool:
     return one.joined <= inside.start and (one.left is None or one.left >= inside.end)
 
 
-def _around(sample: Real, *, is_in_time: bool) -> tuple[float, float]:
-    """Mean ± t · standard error, at 95 %; never below zero.
+def _around(sample: Real, *, is_in_time: bool) -> tuple[tuple[float, float], int]:
+    """Mean ± t · standard error, at 95 %; never below zero. And t's degrees of freedom.
 
     Of a sample in time the deviations are those from the straight line through it, which costs a degree of freedom: networks
     grow from round to round, and that a run goes faster at its end than at its beginning is no chance.
@@ -144,4 +146,4 @@ def _around(sample: Real, *, is_in_time: bool) -> tuple[float, float]:
         deviations -= moments * float(np.sum(moments * sample)) / float(np.sum(moments * moments))
         freedom = size - 2
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(float(np.sum(deviations * deviations)) / freedom / size)
-    return max(0.0, mean - half), mean + half
+    return (max(0.0, mean - half), mean + half), freedom

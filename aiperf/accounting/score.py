@@ -28,6 +28,8 @@ class Score:
     """Inside the valid window; None before the warm-up is over."""
     flops_per_second_interval: tuple[float, float] | None
     """95 %: how evenly this run went, not what another seed would give. None where there is too little of a sample."""
+    interval_freedom: int | None
+    """Student's degrees of freedom of that interval; None where there is none."""
     interval_method: int
     """Version of that statistic (docs/benchmark.md)."""
     interval_basis: str
@@ -88,6 +90,7 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
     return Score(
         flops_per_second=flops,
         flops_per_second_interval=spread.interval,
+        interval_freedom=spread.freedom,
         interval_method=METHOD,
         interval_basis=spread.basis,
         cumulative_flops_per_second=work(rows.flops, rows, Window(0.0, end)) / end if end > 0 else 0.0,

@@ -23,6 +23,7 @@ VERBS = {
     "check": "hold a run to the rules of a division, for people and CI  RUN [--division quick] [--json] [--junit FILE]",
     "verify": "work a run out again from its journal, and say what cannot be true  RUN [--all] [--sample N] [--json]",
     "rank": "a list of runs by score or another figure  RUN…|DIR [--by METRIC] [--out DIR] [--json]",
+    "compare": "compare runs, and test whether they differ  A B [--max-regression 2%] [--json]",
     "flops": "count a network's operations  NAME_OR_FILE [--image 224] [--classes 1000] [--batch N] [--json]",
     "morph": "grow a network and show each step  NAME [--steps 20] [--seed 0] [--json FILE] [--draw FILE.svg]",
     "prepare": "check a data set, and pack it into shards  dataset=imagenet dataset.root=…",

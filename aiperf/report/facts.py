@@ -15,6 +15,7 @@ from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import Breach
+from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.energy import EnergyFacts
 from aiperf.system.telemetry import Doubt, Telemetry
@@ -54,12 +55,28 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class InWindow:
+    """What a trial did inside the valid window, lost work that was done again included; what an edge cuts in proportion."""
+
+    trained_images: float
+    validated_images: float
+    operations: float
+    """Of training and validation."""
+    tensor_operations: float
+    """Of convolutions and matrix products alone."""
+    busy_seconds: float
+    """Accelerator-seconds in training and validation steps."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrialFacts:
     """One trial, from its proposal to its end."""
 
     number: int
     round: int
     searcher: str
+    fingerprint: str
+    """Of its architecture."""
     parent: int | None
     """None: the starting graph with fresh weights."""
     morphs: tuple[dict[str, Any], ...]
@@ -90,6 +107,7 @@ class TrialFacts:
     """Images really processed, those of lost attempts included."""
     seconds: float
     """Time that progress was reported for."""
+    in_window: InWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +322,8 @@ class Report:
     doubts: tuple[Doubt, ...]
     """Those of the score and those of the telemetry, gravest first."""
     curve: tuple[CurvePoint, ...]
+    settled: tuple[Settled, ...]
+    """Since when the running score stayed near where it ended."""
     errors: tuple[ErrorPoint, ...]
     """Thinned by `gather.thinned`: every improvement, and evenly spaced others."""
     error_points: int

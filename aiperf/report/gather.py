@@ -15,8 +15,8 @@ import numpy.typing as npt
 from aiperf.accounting.availability import availability
 from aiperf.accounting.score import Score, curve, score, window
 from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.trial_record import TrialRecord
-from aiperf.accounting.windows import Window
+from aiperf.accounting.trial_record import Operations, TrialRecord
+from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
@@ -25,6 +25,7 @@ from aiperf.report.architecture import best_architecture, start_fingerprint
 from aiperf.report.candidate import candidate
 from aiperf.report.facts import (
     ErrorPoint,
+    InWindow,
     Proposals,
     Report,
     RunFacts,
@@ -40,6 +41,7 @@ from aiperf.report.nodes import doubts as of_preflight
 from aiperf.report.system import doubts as of_system
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
+from aiperf.statistics.convergence import settled
 from aiperf.system.description.of_run import SystemDescription, system_description
 from aiperf.system.energy import EnergyFacts, energy_doubts, energy_facts
 from aiperf.system.meters import Meter
@@ -80,6 +82,7 @@ def gather(
     metered = meters(run.started.started_unix, (inside.start, inside.end), end) if inside.seconds > 0 else ()
     used = utilisation(run, inside)
     architecture = best_architecture(run)
+    points = curve(work_log, CURVE_POINTS)
     spent = time_breakdown(work_log, inside)
     there = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
@@ -92,7 +95,8 @@ def gather(
         breaches=breaches(judged),
         divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
         doubts=_doubts(run, result, described, measured, energy, worked_until),
-        curve=curve(work_log, CURVE_POINTS),
+        curve=points,
+        settled=settled(points, inside),
         errors=_errors(run),
         error_points=len(run.error),
         time_breakdown=spent,
@@ -100,7 +104,7 @@ def gather(
         availability=there,
         utilisation=used,
         proposals=_proposals(run),
-        trials=_trials(run),
+        trials=_trials(run, inside),
         best=run.best,
         workers=_workers(run),
         nodes=nodes(run.checks),
@@ -139,25 +143,57 @@ def _run(run: Collected, end: float) -> RunFacts:
     )
 
 
-def _trials(run: Collected) -> tuple[TrialFacts, ...]:
+def _trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
     columns = run.work_log.intervals
+    trial = columns.trial
     most = 1 + max(run.trials, default=0)
-    seconds = np.bincount(columns.trial, columns.end - columns.start, most).tolist()
+    seconds = np.bincount(trial, columns.end - columns.start, most).tolist()
     # Sums of floating-point numbers, exact: images of one trial are fewer than 2^53.
-    images = np.bincount(columns.trial, columns.training_images, most).tolist()
+    images = np.bincount(trial, columns.training_images, most).tolist()
+    weight = share_inside(columns.start, columns.end, inside)
+    in_window = [
+        np.bincount(trial, weight * amount, most).tolist()
+        for amount in (
+            columns.training_images,
+            columns.flops + columns.wasted,
+            columns.tensor_flops,
+            columns.busy * columns.ranks,
+        )
+    ]
     records = run.work_log.trials
     return tuple(
-        _trial(number, trial, records[number], int(images[number]), seconds[number])
-        for number, trial in run.trials.items()
+        _trial(
+            number,
+            results,
+            records[number],
+            int(images[number]),
+            seconds[number],
+            _in_window(records[number].operations, *(amounts[number] for amounts in in_window)),
+        )
+        for number, results in run.trials.items()
     )
 
 
-def _trial(number: int, trial: TrialResults, record: TrialRecord, training_images: int, seconds: float) -> TrialFacts:
+def _in_window(each: Operations, trained: float, operations: float, tensor: float, busy: float) -> InWindow:
+    """Intervals keep no images of validation; what the work is more than that of training is theirs."""
+    validated = max(0.0, operations - trained * each.training) / each.validation
+    return InWindow(trained, validated, operations, tensor, busy)
+
+
+def _trial(
+    number: int,
+    trial: TrialResults,
+    record: TrialRecord,
+    training_images: int,
+    seconds: float,
+    in_window: InWindow,
+) -> TrialFacts:
     proposal = trial.proposal
     return TrialFacts(
         number=number,
         round=record.round,
         searcher=proposal.searcher,
+        fingerprint=proposal.fingerprint,
         parent=proposal.parent,
         morphs=tuple(proposal.morphs),
         generation=trial.generation,
@@ -179,6 +215,7 @@ def _trial(number: int, trial: TrialResults, record: TrialRecord, training_image
         parameters=proposal.parameters,
         training_images=training_images,
         seconds=seconds,
+        in_window=in_window,
     )
 
 

@@ -83,6 +83,7 @@ def result(report: Report) -> Table:
     rows = [
         (words.score_title(report.run), words.score(report), "work in the valid window ÷ its length"),
         ("95 % interval", interval, words.interval_meaning(report)),
+        ("settled", words.settled(report), words.SETTLED),
         ("cumulative score", units.flops_per_second(score.cumulative_flops_per_second), "from the run's beginning"),
         ("error", words.error(report), "1 − best measured top-1 accuracy on the validation images"),
         ("regulated score", words.regulated(report), "−ln(error) × score"),

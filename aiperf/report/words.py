@@ -44,6 +44,18 @@ def score_interval(report: Report) -> str:
     return f"95 %: {units.interval(*between, 'FLOPS')} by how evenly this run went"
 
 
+SETTLED = "when the running score came to stay so near to where it ended, and what part of the window had passed"
+
+
+def settled(report: Report) -> str:
+    """`5 %: 1 h 10 min (2 %); 1 %: …`, or that there was no window."""
+    told = [
+        f"{units.share(each.share, 0)}: {units.duration(each.at)} ({units.share(each.part_of_window, 0)})"
+        for each in report.settled
+    ]
+    return "; ".join(told) or "no valid window"
+
+
 def interval_meaning(report: Report) -> str:
     """What the interval says, and what its sample was."""
     meaning = "how evenly this run went, not what another seed would give"

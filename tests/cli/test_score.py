@@ -29,6 +29,7 @@ CONTRACT = {
     "flops_per_second_interval",
     "interval_method",
     "interval_basis",
+    "interval_freedom",
     "cumulative_flops_per_second",
     "regulated_flops_per_second",
     "error",

@@ -1,0 +1,191 @@
+"""A comparison in a terminal of 80 columns: what differs, the figures with a test, what makes the difference, the verdict."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from aiperf import units
+from aiperf.comparison.compare import Comparison, Gate, Repeats
+from aiperf.comparison.figures import FIGURES, Compared, Figure, OfSide
+from aiperf.comparison.sameness import Differing
+from aiperf.plain import plain
+from aiperf.statistics.difference import Change
+from aiperf.statistics.shares import Difference, SharesOfSpread
+
+WIDTH = 80
+MOST_LOSSES = 5
+MOST_RUNS = 1000
+"""More are suggested to nobody."""
+SMALLEST_LOSS = 0.0005
+"""A share of the top; smaller changes are left to --json."""
+SHOWN = {figure.name: figure.shown for figure in FIGURES}
+
+
+def comparison_lines(found: Comparison) -> tuple[str, ...]:
+    """Of two sides."""
+    return tuple(plain(line) for line in _comparison(found))
+
+
+def repeats_lines(found: Repeats) -> tuple[str, ...]:
+    """Of equal runs."""
+    return tuple(plain(line) for line in _repeats(found))
+
+
+def _comparison(found: Comparison) -> Iterator[str]:
+    yield from _names("A", found.first)
+    yield from _names("B", found.second)
+    yield ""
+    yield from _differing(found.differing)
+    yield _columns(("", 16), ("A", -13), ("B", -13), ("B against A (95 %; * real)", -38))
+    for each in found.figures:
+        yield from _figure(each)
+    if found.made_of is not None:
+        yield ""
+        yield from _made_of(found.made_of)
+    shown = [each for each in found.losses if abs(each.second - each.first) >= SMALLEST_LOSS][:MOST_LOSSES]
+    if shown:
+        yield ""
+        yield _columns(("losses, of the top", 20), ("A", -15), ("B", -15), ("B − A", -12))
+        for loss in shown:
+            before, after = units.share(loss.first, 2), units.share(loss.second, 2)
+            step = _signed(loss.second - loss.first)
+            yield _columns((f"  {loss.name}", 20), (before, -15), (after, -15), (step, -12))
+    yield ""
+    for warning in found.warnings:
+        yield from _wrapped("warning: ", warning)
+    if found.gate is not None:
+        yield from _gate(found.gate)
+
+
+def _repeats(found: Repeats) -> Iterator[str]:
+    yield from _names(f"{len(found.runs)} runs", found.runs)
+    yield ""
+    yield _columns(("", 16), ("mean", -15), ("95 % of the mean", -24), ("CV", -9), ("95 % of the CV", -16))
+    for figure, (_, of_runs) in zip(FIGURES, found.figures, strict=True):
+        yield _of_repeats(figure, of_runs)
+    if found.precisions:
+        yield ""
+        told = [f"{_runs(each.more_runs)} for ± {units.share(each.share)}" for each in found.precisions]
+        yield from _wrapped("", f"more runs that would know the mean score at 95 %: {', '.join(told)}")
+    if found.made_of is not None:
+        yield ""
+        yield from _shares(found.made_of)
+    if found.warnings:
+        yield ""
+    for warning in found.warnings:
+        yield from _wrapped("warning: ", warning)
+
+
+def _names(side: str, names: Sequence[str]) -> Iterator[str]:
+    yield from _wrapped(f"{side}  ", ", ".join(names))
+
+
+def _differing(differing: Sequence[Differing]) -> Iterator[str]:
+    if not differing:
+        yield "configuration, system and versions: equal"
+        yield ""
+    kind = ""
+    for each in differing:
+        if each.kind != kind:
+            kind = each.kind
+            yield f"different {kind}"
+        line = f"  {_cut(each.name, 34):34}  {_cut(each.first, 20):20}  {_cut(each.second, 20)}"
+        yield line.rstrip()
+    if differing:
+        yield ""
+
+
+def _figure(each: Compared) -> Iterator[str]:
+    shown = SHOWN[each.name]
+    values = ["none" if of.value is None else shown(of.value) for of in (each.first, each.second)]
+    yield _columns((each.name, 16), (values[0], -13), (values[1], -13), (_change(each), -38))
+
+
+def _change(each: Compared) -> str:
+    if each.change is None:
+        return ""
+    return f"{_signed(each.change.relative)} {_range(each.change)}"
+
+
+def _range(found: Change) -> str:
+    if found.interval is None:
+        return "(not tested)"
+    low, high = found.interval
+    return f"({_minus(f'{100 * low:+.2f}')} to {_signed(high)}){'*' if found.is_real else ' '}"
+
+
+def _signed(share: float) -> str:
+    """`+1.20 %`, `−0.03 %`."""
+    return _minus(f"{100 * share:+.2f} %")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def _made_of(found: Difference) -> Iterator[str]:
+    divisor, unit = units.scale(max(abs(part.flops_per_second) for part in found.parts), "FLOPS")
+
+    def amount(value: float) -> str:
+        return _minus(f"{value / divisor:+.2f} {unit}")
+
+    yield _columns(("B − A is made of", 20), (amount(found.flops_per_second), -18), ("ln(B÷A)", -12), ("± 95 %", -10))
+    for part in found.parts:
+        error = "" if part.error is None else f"{100 * part.error:.2f} %"
+        name, logarithm = f"  {part.name}", _signed(part.log_ratio)
+        yield _columns((name, 20), (amount(part.flops_per_second), -18), (logarithm, -12), (error, -10))
+    yield _columns(("  sum", 20), ("", -18), (_signed(found.log_ratio), -12))
+    yield from _how(found)
+
+
+def _how(found: Difference | SharesOfSpread) -> Iterator[str]:
+    cells = f"{found.shared_cells} networks at a batch that several runs trained ({units.share(found.shared_part)} of the time)"
+    told = f"from {cells}" if found.is_direct else f"from what steps of unlike networks hold; there are {cells}"
+    yield from _wrapped("  ", f"machine: told {told}")
+
+
+def _runs(more: int) -> str:
+    return str(more) if more <= MOST_RUNS else f"over {MOST_RUNS}"
+
+
+def _shares(found: SharesOfSpread) -> Iterator[str]:
+    yield _columns(("the spread is", 20), ("share", -15), ("± 95 %", -12), ("CV, it alone", -15))
+    for part in found.parts:
+        error = "" if part.error is None else f"{100 * part.error:.1f} %"
+        shown, alone = _minus(f"{100 * part.share:.1f} %"), f"{100 * part.deviation:.2f} %"
+        yield _columns((f"  {part.name}", 20), (shown, -15), (error, -12), (alone, -15))
+    yield f"  search's {_minus(f'{100 * found.of_search:.1f}')} %, machine's {_minus(f'{100 * found.of_machine:.1f}')} %"
+    yield from _how(found)
+
+
+def _of_repeats(figure: Figure, found: OfSide) -> str:
+    if found.value is None:
+        return _columns((figure.name, 16), ("none", -15))
+    between = "" if found.estimate is None else figure.between(*found.estimate.interval)
+    line = [(figure.name, 16), (figure.shown(found.value), -15), (between, -24)]
+    if found.spread is not None:
+        of_cv = found.spread.variation_interval
+        around = "" if of_cv is None else f"{100 * of_cv[0]:.2f} to {100 * of_cv[1]:.2f} %"
+        line += [(f"{100 * found.spread.variation:.2f} %", -9), (around, -16)]
+    return _columns(*line)
+
+
+def _gate(gate: Gate) -> Iterator[str]:
+    margin = units.share(gate.largest_regression)
+    yield from _wrapped(f"{gate.verdict}: ", f"{gate.figure} against a largest regression of {margin}; {gate.why}")
+
+
+def _columns(*cells: tuple[str, int]) -> str:
+    """Each in its width; below zero: to the right."""
+    return "".join(f"{text:{width}}" if width > 0 else f"{text:>{-width}}" for text, width in cells).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _wrapped(head: str, text: str) -> Iterator[str]:
+    yield from textwrap.wrap(
+        text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+    ) or [head.rstrip()]

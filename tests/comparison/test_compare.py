@@ -1,0 +1,142 @@
+"""`python -m aiperf compare`: two sides against each other, as a gate, and equal runs among themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aiperf.cli.compare import share
+from aiperf.errors import CannotCompare
+from tests.cli.user import User
+
+
+def _words(runs: Path, kind: str, names: str) -> list[str]:
+    return [str(runs / kind / name) for name in names.split()]
+
+
+def test_a_slower_machine_is_a_regression_that_the_machine_makes(aiperf: User, runs: Path) -> None:
+    fast, slow = _words(runs, "fast", "a0 a1 a2"), _words(runs, "slow", "s0 s1 s2")
+
+    answer = aiperf("compare", *fast, "--with", *slow, "--max-regression", "2%")
+
+    assert answer.status == 1 and "regression: score" in answer.out
+    assert aiperf("compare", *slow, "--with", *fast, "--max-regression", "2%").status == 0
+    found = json.loads(aiperf("compare", *fast, "--with", *slow, "--json").out)
+    parts = {part["name"]: part["log_ratio"] for part in found["made_of"]["parts"]}
+    assert parts["machine"] == pytest.approx(found["made_of"]["log_ratio"], rel=0.2)
+    assert found["figures"][0]["change"]["p_value"] < 0.05
+
+
+def test_without_a_margin_a_regression_is_shown_and_is_no_failure(aiperf: User, runs: Path) -> None:
+    answer = aiperf("compare", *_words(runs, "fast", "a0 a1"), "--with", *_words(runs, "slow", "s0 s1"))
+
+    assert answer.status == 0 and "regression" not in answer.out
+
+
+def test_a_folder_of_runs_stands_for_all_of_them(aiperf: User, runs: Path) -> None:
+    folders = aiperf("compare", str(runs / "fast"), str(runs / "slow"), "--json")
+
+    named = aiperf("compare", *_words(runs, "fast", "a0 a1 a2"), "--with", *_words(runs, "slow", "s0 s1 s2"), "--json")
+    assert folders.status == 0 and folders.out == named.out
+    assert json.loads(folders.out)["first"] == ["a0", "a1", "a2"]
+
+
+def test_two_single_runs_are_compared_by_their_own_intervals_and_that_is_said(aiperf: User, runs: Path) -> None:
+    answer = aiperf("compare", *_words(runs, "fast", "a0"), *_words(runs, "slow", "s0"), "--max-regression", "2%")
+
+    assert answer.status in (1, 2)
+    assert "how evenly it ran, not what another run would give" in " ".join(answer.out.split())
+
+
+def test_a_figure_without_an_uncertainty_is_never_passed(aiperf: User, runs: Path) -> None:
+    one, same = _words(runs, "fast", "a0"), _words(runs, "fast", "a1")
+
+    answer = aiperf("compare", *one, *same, "--max-regression", "50%", "--metric", "error")
+
+    assert answer.status == 2
+    said = " ".join(answer.out.split())
+    assert "cannot be told: error" in said and "has neither for error: repeat the runs" in said
+
+
+def test_equal_runs_show_how_far_they_lie_apart_and_what_from(aiperf: User, runs: Path) -> None:
+    answer = aiperf("compare", "--repeats", str(runs / "fast"))
+
+    assert answer.status == 0 and "more runs that would know the mean score" in answer.out
+    found = json.loads(aiperf("compare", "--repeats", str(runs / "fast"), "--json").out)
+    assert sum(part["share"] for part in found["made_of"]["parts"]) == pytest.approx(1.0)
+    of_score = dict(map(tuple, found["figures"]))["score"]["spread"]
+    assert len(of_score["values"]) == 3 and 0 < of_score["variation"] < 0.05
+
+
+@pytest.mark.parametrize("kind", ["compare", "repeats", "wide"])
+def test_every_line_fits_a_terminal_of_80_columns(aiperf: User, runs: Path, kind: str) -> None:
+    words = {
+        "compare": ["compare", str(runs / "fast"), str(runs / "slow"), "--max-regression", "1%"],
+        "repeats": ["compare", "--repeats", str(runs / "slow")],
+        "wide": ["compare", str(runs / "fast" / "a0"), str(runs / "wide")],
+    }[kind]
+
+    lines = aiperf(*words).out.splitlines()
+
+    assert lines and max(map(len, lines)) <= 80
+    assert not any(line != line.rstrip() for line in lines)
+
+
+def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, runs: Path) -> None:
+    found = json.loads(aiperf("compare", str(runs / "fast" / "a0"), str(runs / "wide"), "--json").out)
+
+    named = {(each["kind"], each["name"]): (each["first"], each["second"]) for each in found["differing"]}
+    assert named["configuration", "cluster.workers"] == ("4", "6")
+    assert named["system", "accelerators"] == ("4", "6")
+    parts = {part["name"]: part["log_ratio"] for part in found["made_of"]["parts"]}
+    assert parts["accelerators"] == pytest.approx(0.405, abs=0.001)  # ln(6 ÷ 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fast/a0", "noisy"), "figures are compared of one benchmark"),
+        (("fast/a0", "fast/a1", "fast/a2"), "two sides are compared; found 3 without --with"),
+        (("fast/a0",), "two sides are compared; found 1 without --with"),
+        (("fast/a0", "wide", "--with", "slow/s0"), "repeats of one configuration, but for the seed; these are not"),
+        (("fast/a0", "fast/a0", "--with", "slow/s0"), "a run is given once"),
+        (("fast/a0", "nowhere"), "a run is a folder with a journal.jsonl"),
+        (("fast/a0", "slow/s0", "--max-regression", "two"), "found 'two'"),
+        (("fast/a0", "slow/s0", "--max-regresion", "2%"), "did you mean '--max-regression'?"),
+        (("fast/a0", "slow/s0", "--metric", "speed"), "invalid choice: 'speed'"),
+        (("--repeats", "fast/a0"), "a spread is of two runs or more"),
+        (("--repeats", "fast/a0", "fast/a1", "--max-regression", "1%"), "--repeats looks at one side alone"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_the_remedy(
+    aiperf: User, runs: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(runs)
+
+    answer = aiperf("compare", *words)
+
+    assert answer.status == 2 and said in answer.err
+
+
+def test_a_run_that_has_not_ended_is_not_compared(aiperf: User, runs: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    lines = (runs / "fast" / "a0" / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (cut / "journal.jsonl").write_bytes(b"".join(lines[:-1]))
+
+    answer = aiperf("compare", str(cut), str(runs / "fast" / "a1"))
+
+    assert answer.status == 2 and "'a0': it has not ended" in answer.err
+
+
+@pytest.mark.parametrize(("text", "value"), [("2%", 0.02), ("2 %", 0.02), ("0.02", 0.02), ("0", 0.0)])
+def test_a_margin_is_typed_as_a_part_or_as_per_cent(text: str, value: float) -> None:
+    assert share(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["-1%", "100%", "nan", "", "%"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(CannotCompare, match="a share from 0 to below 100 %"):
+        share(text)

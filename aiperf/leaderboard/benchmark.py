@@ -2,8 +2,9 @@
 
 Runs that break no rule of a division are of one benchmark, since its rules are what makes them comparable (those of the ranking
 leave the length to the site). All others are of one benchmark where data set, starting graph, length and warm-up agree, and
-every option that the ranking does not leave free or judge by what came of it. An option that a journal does not tell agrees
-with no value of it. Simulated runs are never in one order with real ones.
+every option that the ranking does not leave free or judge by what came of it; runs that follow another one, where they follow
+the same one. An option that a journal does not tell agrees with no value of it. Simulated runs are never in one order with real
+ones.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Benchmark:
     start: str
     """What the configuration calls the starting graph, or its fingerprint's beginning."""
     start_fingerprint: str | None
+    follows: str | None
+    """Of runs that search for nothing, whose proposals they train."""
     duration_seconds: float | None
     warmup_seconds: float | None
     options: tuple[tuple[str, str], ...]
@@ -47,7 +50,7 @@ class Benchmark:
 
 def of_division(name: str) -> Benchmark:
     """That of all runs that break no rule of a division."""
-    return Benchmark("division", name, "", (), "", None, None, None, ())
+    return Benchmark("division", name, "", (), "", None, None, None, None, ())
 
 
 def benchmark_of(report: Report) -> Benchmark:
@@ -65,6 +68,7 @@ def benchmark_of(report: Report) -> Benchmark:
         images=tuple((name, str(value)) for name, value in images.items()),
         start=_start(run.config, run.start_fingerprint),
         start_fingerprint=run.start_fingerprint,
+        follows=None if run.follows is None else f"{run.follows.run} ({run.follows.last_hash[:12]})",
         duration_seconds=run.duration_seconds,
         warmup_seconds=run.warmup_seconds,
         options=tuple(sorted(_that_matter(run.config))),
@@ -95,7 +99,9 @@ def title(benchmark: Benchmark) -> str:
         "" if benchmark.duration_seconds is None else units.duration(benchmark.duration_seconds),
         "" if benchmark.warmup_seconds is None else f"{units.duration(benchmark.warmup_seconds)} of warm-up",
     )
-    told = " · ".join(filter(None, (benchmark.dataset, ", ".join(filter(None, lengths)), f"from {benchmark.start}")))
+    follows = "" if benchmark.follows is None else f"following {benchmark.follows}"
+    parts = (benchmark.dataset, ", ".join(filter(None, lengths)), f"from {benchmark.start}", follows)
+    told = " · ".join(filter(None, parts))
     return f"Simulated: {told}" if benchmark.standing == "simulated" else told
 
 

@@ -113,8 +113,8 @@ def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
     return Entry(
         run=run.name,
         folder=folder,
-        system=None,
-        site=None,
+        system=_told(report.system.form.get("name")),
+        site=_told(report.system.form.get("site")),
         started_unix=None if run.is_simulated else run.started_unix,
         seed=run.seed,
         config_hash=run.config_hash,
@@ -165,6 +165,10 @@ def _power(report: Report) -> Power | None:
     if energy is None or energy.best.watts is None:
         return None
     return Power(energy.best.watts, energy.best.flops_per_watt, energy.best.scope, energy.level.level)
+
+
+def _told(field: object) -> str | None:
+    return field if isinstance(field, str) and field else None
 
 
 def _lacks(report: Report) -> str:

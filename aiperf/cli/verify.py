@@ -22,11 +22,9 @@ SHOWN = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, how much of it, and how to show it."""
-    from aiperf.verify.sample import DEFAULT
-
     parser.add_argument("run", metavar="RUN", help="a run's folder, its name under runs/, or a journal file")
     parser.add_argument("--all", action="store_true", help="make every proposal again, not a sample")
-    parser.add_argument("--sample", type=int, default=DEFAULT, metavar="N", help=f"how many ({DEFAULT})")
+    parser.add_argument("--sample", type=int, metavar="N", help="how many (100)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -37,11 +35,14 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.errors import BadConfiguration
     from aiperf.planning.plan import run_folder
     from aiperf.verify import verify
+    from aiperf.verify.sample import DEFAULT
 
-    if arguments.sample < 0:
-        raise BadConfiguration(f"--sample is a number of proposals, at least 0; found {arguments.sample}")
+    # not in add_arguments: every verb's --help would wait for what a verification loads
+    sample = DEFAULT if arguments.sample is None else arguments.sample
+    if sample < 0:
+        raise BadConfiguration(f"--sample is a number of proposals, at least 0; found {sample}")
     path = Path(arguments.run)
-    found = verify(path if path.is_file() else run_folder(arguments.run), None if arguments.all else arguments.sample)
+    found = verify(path if path.is_file() else run_folder(arguments.run), None if arguments.all else sample)
     if arguments.json:
         print(json.dumps(asdict(found) | {"is_sound": found.is_sound}, indent=2))
     else:

@@ -28,7 +28,8 @@ from aiperf.preflight.prober import Prober
 from aiperf.preflight.probes.listed import full, quick
 from aiperf.preflight.reading import Measured, Setting
 from aiperf.system.describe import System, describe
-from aiperf.system.description.of_run import HASH, PROBE, stored_once
+from aiperf.system.description.differences import in_words
+from aiperf.system.description.of_run import HASH, PROBE, stored_once, system_description
 
 
 class Gate(Protocol):
@@ -154,3 +155,5 @@ def lines(events: Sequence[NodeChecked]) -> Iterator[str]:
     for event in events:
         for fault in event.faults:
             yield f"  {event.host} ({event.address}){'' if event.excluded else ', kept'}: {fault}"
+    system = system_description({}, events)
+    yield from (f"  {line}" for line in in_words(system.differences, system.nodes))

@@ -9,6 +9,8 @@ from aiperf import units
 from aiperf.journal.events import NodeChecked
 from aiperf.preflight.judge import ALL, PAIRS
 from aiperf.preflight.reading import Reading
+from aiperf.system.description.differences import in_words
+from aiperf.system.description.of_run import system_description
 
 _COLUMNS = ("disk write", "disk read", "matrix product", "memory", PAIRS, ALL)
 
@@ -24,6 +26,8 @@ def lines(checks: Sequence[NodeChecked]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     for check in checks:
         yield from (f"{_name(check)}: {fault}" for fault in check.faults)
+    system = system_description({}, checks)
+    yield from (f"note: {line}" for line in in_words(system.differences, system.nodes))
     for note in sorted({note for check in checks for note in check.notes}):
         yield f"note: {note}"
 

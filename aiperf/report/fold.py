@@ -118,6 +118,7 @@ def _take(run: Collected, event: AnyEvent) -> None:
             _resumed(run, event)
         case WorkerJoined():
             run.workers[event.worker] = event
+            run.shows("beside_master", str(event.machine.get("host")))
         case NodeChecked():
             run.checks.append(event)
             if event.excluded:

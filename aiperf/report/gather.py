@@ -87,7 +87,7 @@ def gather(
     there = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
     energy = energy_facts(measured, metered, _hosts(run, worked_until), result.flops_per_second)
-    described = system_description(run.started, run.checks)
+    described = system_description(run.started.config, run.checks)
     judged = candidate(run, inside, result, used.mfu_busy)
     return Report(
         run=_run(run, end),

@@ -11,8 +11,6 @@ from aiperf.system.description.differences import MOST_NAMED, flattened, in_word
 from aiperf.system.description.of_run import Kind, SystemDescription
 from aiperf.system.telemetry import Doubt
 
-MOST_PARTS = 5
-"""Parts that differ, as terminal and the page's head tell them; all stand in the page's table."""
 MOST_KINDS = 4
 MOST_ROWS = 200
 """Rows of differences on the page."""
@@ -20,9 +18,7 @@ MOST_ROWS = 200
 
 def doubts(system: SystemDescription) -> list[Doubt]:
     """Which nodes differ from most, a form that was begun and is not finished, and nodes that were not described."""
-    told = in_words(system.differences[:MOST_PARTS], system.nodes)
-    if len(system.differences) > MOST_PARTS:
-        told.append(f"{len(system.differences) - MOST_PARTS} more parts of the nodes differ, listed in the report")
+    told = in_words(system.differences, system.nodes)
     if any(value is not None for value in system.form.values()) and system.unfinished:
         told.append(f"the system's form is not finished (system.*): {', '.join(system.unfinished)}")
     if system.not_described and system.kinds:

@@ -10,10 +10,12 @@ import pytest
 
 from aiperf.config import as_plain, configure, from_plain
 from aiperf.drive.preflight import judged
+from aiperf.drive.preflight import lines as lines_of_a_run
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.preflight.reading import Measured, Reading
+from aiperf.preflight.told import lines as lines_of_preflight
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.plots import all_pictures
@@ -55,7 +57,7 @@ def first(**form: Any) -> RunStarted:
 
 
 def of(*lines: NodeChecked) -> SystemDescription:
-    return system_description(first(), lines)
+    return system_description(first().config, lines)
 
 
 def test_a_description_stands_once_in_a_journal_and_every_node_has_it_all_the_same() -> None:
@@ -127,6 +129,16 @@ def test_terminal_and_page_say_which_nodes_differ_and_in_what() -> None:
     assert f"  note: {told}" in closing_lines(report)
     text = page(report, all_pictures(report), best_drawn(report))
     assert told in text and "What differs between nodes" in text and "62 of 65 nodes: " in text
+
+
+def test_before_a_run_begins_the_same_is_told_and_of_many_parts_that_differ_the_first_five() -> None:
+    told = "3 of 65 nodes differ: driver 550.54 on late n7 n8, else 560.35"
+    many = [measured("a", {f"part{number}": 1 for number in range(9)}), measured("b", {})]
+
+    assert f"  {told}" in list(lines_of_a_run(checks()))
+    assert f"note: {told}" in list(lines_of_preflight(checks()))
+    said = [line for line in lines_of_a_run(judged(many, many, PreflightConf())) if "differ" in line]
+    assert len(said) == 6 and said[-1] == "  nodes differ in 4 more parts, all in the report"
 
 
 # --- the form

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_NAMED = 8
+MOST_PARTS = 5
 NOT_THERE = "not there"
 
 
@@ -68,10 +69,14 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def in_words(found: Sequence[Difference], nodes: int) -> list[str]:
-    """`3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`, a line a part."""
-    return [
-        f"{len(each.nodes)} of {nodes} nodes differ: {each.part} {_others(each)}, else {each.usual}" for each in found
+    """`3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`: a line a part, of the first
+    MOST_PARTS."""
+    told = [
+        f"{len(each.nodes)} of {nodes} nodes differ: {each.part} {_others(each)}, else {each.usual}"
+        for each in found[:MOST_PARTS]
     ]
+    left_out = len(found) - MOST_PARTS
+    return told + ([f"nodes differ in {left_out} more parts, all in the report"] if left_out > 0 else [])
 
 
 def _others(found: Difference) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiperf.journal.events import NodeChecked, RunStarted
+from aiperf.journal.events import NodeChecked
 from aiperf.system.description.differences import Difference, differences
 from aiperf.system.description.form import unfinished
 
@@ -52,8 +52,8 @@ class SystemDescription:
         return sum(len(kind.nodes) for kind in self.kinds)
 
 
-def system_description(started: RunStarted, checks: Sequence[NodeChecked]) -> SystemDescription:
-    """Of a run's first line and the lines of its nodes; of a node that was checked several times the last."""
+def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked]) -> SystemDescription:
+    """Of a run's configuration and the lines of its nodes; of a node that was checked several times the last."""
     told, why_not = _described(checks)
     by_hash: dict[str, list[str]] = {}
     for node, hash in told.items():
@@ -61,7 +61,7 @@ def system_description(started: RunStarted, checks: Sequence[NodeChecked]) -> Sy
     stored = _stored(checks)
     kinds = [Kind(hash, tuple(sorted(nodes)), stored[hash]) for hash, nodes in by_hash.items() if hash in stored]
     lost = {node: "no line has the description of its hash" for node, hash in told.items() if hash not in stored}
-    form = started.config.get("system")
+    form = config.get("system")
     form = form if isinstance(form, Mapping) else {}
     return SystemDescription(
         form=form,

@@ -18,6 +18,7 @@ from aiperf.system.log import files
 from aiperf.verify import sample as drawing
 from aiperf.verify.finding import Checked, Verification
 from aiperf.verify.lines import Lines, read_lines
+from aiperf.verify.recorders import recorders
 from aiperf.verify.rules_again import Looked, follow
 from aiperf.verify.scores import scores
 from aiperf.verify.telemetry import FOLDER, telemetry
@@ -93,4 +94,5 @@ def _of_the_whole(journal: Path, work_log: WorkLog, chain: str, sample: int | No
     folder = journal.parent
     recorded = len(files(folder / FOLDER))
     chosen = drawing.drawn(chain, recorded, None if sample is None else RECORDED)
-    return scores(work_log, folder), telemetry(folder, work_log, chosen)
+    beside = telemetry(folder, work_log, chosen), recorders(folder, work_log, chosen)
+    return scores(work_log, folder), *beside

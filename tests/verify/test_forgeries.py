@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from aiperf.simulate.audit.random_runs import play, random_case
 from aiperf.verify import Verification, verify
 from tests.journal.forged import Line, lines_of, write
-from tests.verify.forgeries import KINDS, Forgery
+from tests.verify import forgeries_of_events, forgeries_of_faults, forgeries_of_plans, forgeries_of_work
+from tests.verify.forging import Forgery
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REAL = lines_of(GOLDEN / "resumed-v5.jsonl")
 """Real Ray, two ranks, images of digits; a driver and a rank were killed; eight proposals were tuned by TPE."""
+KINDS = {**forgeries_of_work.KINDS, **forgeries_of_plans.KINDS, **forgeries_of_events.KINDS}
 FEW, MANY = 2, 25
 """Places that each kind is tried at."""
 
@@ -48,6 +52,33 @@ def test_the_journal_that_is_forged_is_sound_with_every_proposal_made_again(tmp_
 
     assert found.findings == ()
     assert found.sample == tuple(range(14))
+
+
+@pytest.fixture(scope="module")
+def faulty() -> list[Line]:
+    """A simulated run of the configured search, in which workers, attempts and trials were lost and proposals rejected."""
+    lines = [json.loads(line) for line in play(random_case(9)).journal.splitlines()]
+    for line in lines:
+        del line["chain"]
+    return lines
+
+
+@pytest.mark.parametrize("name", forgeries_of_faults.KINDS)
+def test_what_went_wrong_cannot_be_told_otherwise(tmp_path: Path, faulty: list[Line], name: str) -> None:
+    kind = forgeries_of_faults.KINDS[name]
+    for seed in range(FEW):
+        lines = copy.deepcopy(faulty)
+        kind.edit(lines, Random(f"{name} {seed}"))
+
+        found = found_in(tmp_path / f"{seed}", lines, proposals=False)
+
+        assert {finding.check for finding in found.findings} & kind.found_by, f"seed {seed}: {found.findings}"
+
+
+def test_the_simulated_run_is_sound_before_it_is_forged(tmp_path: Path, faulty: list[Line]) -> None:
+    assert found_in(tmp_path, faulty, proposals=False).findings == ()
+    told = {line["event"] for line in faulty}
+    assert told >= {"TrialRejected", "TrialFailed", "TrialLost", "WorkerLost"}
 
 
 def test_there_are_more_than_twenty_kinds() -> None:

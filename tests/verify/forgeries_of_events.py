@@ -1,0 +1,192 @@
+"""Forgeries of what happened: times, workers, attempts, ends, machines."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from random import Random
+
+from tests.journal.forged import Line, lines_of
+from tests.verify.forging import (
+    Kinds,
+    configure,
+    drawn,
+    naming,
+    of_trial,
+    places,
+    reposition,
+    shift,
+    work_of,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+KINDS: Kinds = {}
+kind = naming(KINDS)
+
+
+@kind("one line at another time", "intervals", "reading")
+def one_line_moved(lines: list[Line], rng: Random) -> None:
+    """An end of an epoch is heard of earlier; its interval is shorter by as much."""
+    place = drawn(lines, rng, "EpochFinished")
+    before, line = lines[place - 1]["at"], lines[place]
+    line["at"] = (max(before, line["interval"]["start"]) + line["at"]) / 2
+
+
+@kind("all of the time after a point earlier", "clocks")
+def time_cut_out(lines: list[Line], rng: Random) -> None:
+    """The time that the driver was down is shortened, by the journal's clock alone, and so is the run."""
+    (resume,) = places(lines, "RunResumed")
+    seconds = rng.uniform(1.0, lines[resume]["down_seconds"] - 1.0)
+    for line in lines[resume:]:
+        shift(line, -seconds)
+    lines[resume]["down_seconds"] = lines[resume]["at"] - lines[resume - 1]["at"]
+    duration = lines[0]["duration_seconds"] - seconds
+    lines[0]["duration_seconds"] = duration
+    configure(lines, lambda config: config["schedule"].update(duration_seconds=duration))
+
+
+@kind("all times scaled", "clocks", "intervals", "reading")
+def time_scaled(lines: list[Line], rng: Random) -> None:
+    """A run twice as fast: every time and length of the journal, the declared ones too."""
+    factor = rng.uniform(0.3, 0.9)
+    for line in lines[1:]:
+        line["at"] *= factor
+        for part in (line, work_of(line) or {}):
+            for name in part:
+                if name in ("start", "end") or (name.endswith("_seconds") and isinstance(part[name], float)):
+                    part[name] *= factor if not name.startswith(("boot", "clock")) else 1.0
+        if (work := work_of(line)) is not None and line["event"] == "Progress":
+            work["end"] = line["at"]
+    for place in places(lines, "RunResumed"):
+        lines[place]["down_seconds"] = lines[place]["at"] - lines[place - 1]["at"]
+    lines[0]["duration_seconds"] *= factor
+    schedule = {"duration_seconds": lines[0]["duration_seconds"]}
+    configure(lines, lambda config: config["schedule"].update(schedule))
+
+
+@kind("two lines exchanged, with their times", "reading", "decisions", "intervals", "states", "proposals")
+def lines_exchanged(lines: list[Line], rng: Random) -> None:
+    place = rng.choice(
+        [
+            p
+            for p in range(2, len(lines) - 2)
+            if lines[p]["event"] in ("TrialStarted", "TrialFinished", "ProposalRequested")
+        ]
+    )
+    one, other = lines[place], lines[place + 1]
+    one["at"], other["at"] = other["at"], one["at"]
+    lines[place], lines[place + 1] = other, one
+    reposition(lines)
+
+
+@kind("a worker invented", "decisions")
+def worker_invented(lines: list[Line], rng: Random) -> None:
+    """It joins a moment after another, on a host of its own, and does nothing: more accelerators, as many as one likes."""
+    place = drawn(lines, rng, "WorkerJoined")
+    invented = copy.deepcopy(lines[place])
+    number = 1 + max(line["worker"] for line in lines if line["event"] == "WorkerJoined")
+    invented.update(worker=number, host="node-17")
+    lines.insert(place + 1, invented)
+    reposition(lines)
+
+
+@kind("a worker of more ranks", "images", "machines", "decisions")
+def more_ranks(lines: list[Line], rng: Random) -> None:
+    worker = lines[drawn(lines, rng, "WorkerJoined", worker=1)]
+    worker["ranks"] = 4
+    for line in lines:
+        if line["event"] == "TrialPrepared" and line["at"] > worker["at"]:
+            line["ranks"] = 4
+
+
+@kind("a lost attempt hidden", "intervals", "reading", "decisions")
+def loss_hidden(lines: list[Line], rng: Random) -> None:
+    """Its loss and what began again are taken out; the attempts after it are the one before."""
+    lost = places(lines, "TrialLost")[0]
+    trial = lines[lost]["trial"]
+    again = places(lines, "TrialStarted", trial=trial, attempt=lines[lost]["attempt"] + 1)[0]
+    for line in of_trial(lines[again + 1 :], trial):
+        if "attempt" in line:
+            line["attempt"] -= 1
+    del lines[again], lines[lost]
+    prepared = places(lines, "TrialPrepared", trial=trial)
+    del lines[prepared[-1]]
+    reposition(lines)
+
+
+@kind("a trial taken out", "decisions", "reading")
+def trial_taken_out(lines: list[Line], rng: Random) -> None:
+    """One that nobody descends from, from its request to its end; those after it are numbered on."""
+    parents = {line["parent"] for line in lines if line["event"] == "TrialProposed"}
+    finished = {line["trial"] for line in lines if line["event"] == "TrialFinished"}
+    gone = rng.choice(sorted(finished - parents))
+    taken = [id(line) for line in of_trial(lines, gone)]
+    lines[:] = [line for line in lines if id(line) not in taken]
+    for line in lines:
+        for name in ("number", "trial", "parent"):
+            if name in line and line[name] is not None and line[name] > gone:
+                line[name] -= 1
+    reposition(lines)
+
+
+@kind("a checkpoint's line taken out", "weights")
+def checkpoint_taken_out(lines: list[Line], rng: Random) -> None:
+    """Of the epoch that another attempt goes on after, or whose weights a child inherits."""
+    place = next(p for p in places(lines, "EpochFinished", checkpoint=True) if lines[p]["trial"] == 0)
+    for one in places(lines, "EpochFinished", trial=lines[place]["trial"]):
+        lines[one]["checkpoint"] = False
+
+
+@kind("cut short, and called run to its end", "reading")
+def cut_short(lines: list[Line], rng: Random) -> None:
+    place = rng.randrange(len(lines) // 2, len(lines) - 2)
+    lines[place:] = [{"event": "RunEnded", "at": lines[place - 1]["at"], "reason": "duration"}]
+
+
+@kind("cut short, and called over by its number of trials", "decisions")
+def cut_by_trials(lines: list[Line], rng: Random) -> None:
+    place = rng.randrange(len(lines) // 2, len(lines) - 2)
+    lines[place:] = [{"event": "RunEnded", "at": lines[place - 1]["at"], "reason": "trials"}]
+
+
+@kind("the device of a worker exchanged", "machines")
+def device_exchanged(lines: list[Line], rng: Random) -> None:
+    for place in places(lines, "WorkerJoined"):
+        lines[place]["device"] = "NVIDIA H100 80GB HBM3"
+
+
+@kind("a library's version changed in one place", "machines")
+def version_changed(lines: list[Line], rng: Random) -> None:
+    place = rng.choice([0, *places(lines, "WorkerJoined"), *places(lines, "RunResumed")])
+    versions = lines[place].get("versions") or lines[place]["machine"]["versions"]
+    versions[rng.choice(["torch", "numpy", "horovod"])] = "9.9.9"
+
+
+@kind("the data set's fingerprint changed", "machines")
+def fingerprint_of_data_changed(lines: list[Line], rng: Random) -> None:
+    lines[0]["dataset"]["fingerprint"] = f"{rng.getrandbits(256):064x}"
+
+
+@kind("the precision of an attempt changed", "machines")
+def precision_changed(lines: list[Line], rng: Random) -> None:
+    lines[drawn(lines, rng, "TrialPrepared")]["precision"] = rng.choice(["fp32", "fp16", "tf32"])
+
+
+@kind("the processor of a worker's host exchanged", "machines")
+def processor_exchanged(lines: list[Line], rng: Random) -> None:
+    line = lines[drawn(lines, rng, "WorkerJoined")]
+    line["machine"]["cpu_model"] = line["device"] = "AMD EPYC 9654 96-Core Processor"
+
+
+@kind("spliced with another run", "reading", "states", "decisions", "graphs", "proposals")
+def spliced(lines: list[Line], rng: Random) -> None:
+    """After one of its trials another recorded run of the same options goes on, at the time of the first."""
+    other = lines_of(GOLDEN / "resumed-v4.jsonl")
+    here, there = (rng.choice(places(each, "TrialFinished")[2:-1]) for each in (lines, other))
+    apart = lines[here]["at"] - other[there]["at"]
+    rest = other[there + 1 :]
+    for line in rest:
+        shift(line, apart)
+    lines[here + 1 :] = rest
+    lines[-1]["at"] = max(lines[-1]["at"], lines[0]["duration_seconds"])
+    reposition(lines)

@@ -1,0 +1,91 @@
+"""Forgeries of what went wrong: rejected proposals, failed trials, workers lost. Of a simulated run, which is full of them."""
+
+from __future__ import annotations
+
+import copy
+from random import Random
+
+from tests.journal.forged import Line
+from tests.verify.forging import PROPOSING, Kinds, drawn, naming, of_trial, reposition
+
+KINDS: Kinds = {}
+kind = naming(KINDS)
+
+
+def numbered_on(lines: list[Line], gone: int) -> None:
+    """A proposal that is gone leaves no gap in the numbers."""
+    for line in lines:
+        for name in ("number", "trial", "parent"):
+            if line.get(name) is not None and line[name] > gone:
+                line[name] -= 1
+    reposition(lines)
+
+
+@kind("a rejected proposal taken out", "decisions")
+def rejection_taken_out(lines: list[Line], rng: Random) -> None:
+    gone = lines[drawn(lines, rng, "TrialRejected")]["number"]
+    lines[:] = [line for line in lines if not (line["event"] in PROPOSING and line["number"] == gone)]
+    numbered_on(lines, gone)
+
+
+@kind("a failed trial taken out", "decisions", "reading", "states")
+def failure_taken_out(lines: list[Line], rng: Random) -> None:
+    gone = lines[drawn(lines, rng, "TrialFailed")]["trial"]
+    taken = [id(line) for line in of_trial(lines, gone)]
+    lines[:] = [line for line in lines if id(line) not in taken]
+    numbered_on(lines, gone)
+
+
+@kind("a failed trial told as finished", "results", "decisions", "reading")
+def failure_told_as_finished(lines: list[Line], rng: Random) -> None:
+    place = drawn(lines, rng, "TrialFailed")
+    line = lines[place]
+    curve = [one["accuracy"] for one in of_trial(lines[:place], line["trial"]) if one["event"] == "EpochFinished"]
+    attempt = max(one["attempt"] for one in of_trial(lines[:place], line["trial"]) if "attempt" in one)
+    lines[place] = {
+        "event": "TrialFinished",
+        "at": line["at"],
+        "trial": line["trial"],
+        "attempt": attempt,
+        "reason": "epochs",
+        "accuracy": max(curve, default=0.0),
+        "told_accuracy": max(curve, default=0.0),
+    }
+
+
+@kind("a rejection told as a trial that was proposed", "graphs", "reading", "decisions")
+def rejection_undone(lines: list[Line], rng: Random) -> None:
+    """By the searcher's rejection: as if it had found the proposal of another."""
+    place = drawn(lines, rng, "TrialRejected", by="searcher")
+    request = next(
+        line for line in lines if line["event"] == "ProposalRequested" and line["number"] == lines[place]["number"]
+    )
+    proposal = copy.deepcopy(lines[drawn(lines, rng, "TrialProposed")])
+    proposal.update({name: request[name] for name in ("number", "position", "seed")}, at=lines[place]["at"])
+    lines[place] = proposal
+
+
+@kind("the loss of a worker taken out", "reading", "decisions", "states")
+def worker_loss_taken_out(lines: list[Line], rng: Random) -> None:
+    del lines[drawn(lines, rng, "WorkerLost")]
+    reposition(lines)
+
+
+@kind("the loss of an attempt told as the worker's", "decisions", "reading", "states")
+def blame_moved(lines: list[Line], rng: Random) -> None:
+    place = drawn(lines, rng, "TrialLost")
+    lost = lines[place]
+    started = [one for one in of_trial(lines[:place], lost["trial"]) if one["event"] == "TrialStarted"][-1]
+    lines[place] = {
+        "event": "WorkerLost",
+        "at": lost["at"],
+        "worker": started["worker"],
+        "reason": "",
+        "released": False,
+    }
+
+
+@kind("called real", "images")
+def called_real(lines: list[Line], rng: Random) -> None:
+    """A simulated run that says it was none."""
+    lines[0]["simulated"] = False

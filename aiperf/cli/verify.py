@@ -71,7 +71,7 @@ def lines(found: Verification) -> Iterator[str]:
             yield f"      and {more} more"
         if check.not_checked is not None:
             yield f"      not checked: {plain(check.not_checked)}"
-    if found.sample:
+    if found.sample and any(check.name == "proposals" and check.examined for check in found.checks):
         yield f"  proposals made again: drawn by the journal's last hash, {found.chain[:16]}…"
     if found.is_sound:
         yield "nothing contradicts itself; docs/verification.md says what that shows and what it cannot"

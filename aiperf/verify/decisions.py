@@ -13,6 +13,7 @@ import math
 from aiperf.journal.events import (
     AnyEvent,
     CheckpointDropped,
+    EpochFinished,
     ProposalRequested,
     RunEnded,
     RunResumed,
@@ -49,6 +50,8 @@ FROM_OUTSIDE = ("interrupted", "no workers", "converged")
 class Decisions:
     """A check of the run as the rules see it."""
 
+    looks_at_epochs = True
+
     def __init__(self, run: Run) -> None:
         # Intervals of work, which end a silence, are not shown here.
         run.limits.silence_seconds = math.inf
@@ -62,6 +65,8 @@ class Decisions:
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         """The event, and the run as it stands before it."""
         goes_with, self._goes_with = self._goes_with, None
+        if type(event) is EpochFinished and not self._called_for and self._due_since is None:
+            return  # nearly all lines
         if isinstance(event, CheckpointDropped) and event.trial == goes_with:
             return
         if isinstance(event, RunResumed) or _is_of_silence(event):

@@ -39,6 +39,8 @@ CAME_LATER = frozenset({"own_kernel", "can_grow"})
 class Graphs:
     """A check of the run as the rules see it."""
 
+    looks_at_epochs = False
+
     def __init__(self, run: Run, history: History, drawn: Container[int], *, is_ours: bool) -> None:
         """`drawn`: numbers of those that are built again; `is_ours`: whether the present rules say what may be proposed."""
         self._history = history
@@ -63,7 +65,9 @@ class Graphs:
         """See `Check`."""
         self._notes.of = len(self._counts) - 1
         if not self._is_ours:
-            self._notes.not_checked = "whether they could be proposed: by other rules than this release has"
+            self._notes.not_checked = (
+                "whether they could be proposed: by other rules than this release's, or a followed run's"
+            )
         return self._notes.checked()
 
     def _look_at_growth(self, line: int, event: TrialProposed) -> None:

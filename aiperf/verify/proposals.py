@@ -29,6 +29,8 @@ LIBRARIES = ("numpy", "scipy", "optuna", "scikit-learn")
 class ProposalsMadeAgain:
     """A check of the run as the rules see it; it keeps the history that searchers see, too."""
 
+    looks_at_epochs = False  # they are no news to a search
+
     def __init__(self, started: RunStarted, proposer: Proposer, numbers: Collection[int], requested: int) -> None:
         """`numbers`: which are made again, of so many. Raises OtherRules where they follow from other rules."""
         self._notes = Notes("proposals", LAW, "proposals")

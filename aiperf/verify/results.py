@@ -23,6 +23,8 @@ TOLD_ROUNDING = 1e-9
 class Results:
     """A check of the run as the rules see it."""
 
+    looks_at_epochs = True
+
     def __init__(self, told: Container[int], *, is_ours: bool) -> None:
         """`told`: trials whose told accuracy is worked out again; `is_ours`: whether the present rules say what is told."""
         self._told = told
@@ -36,7 +38,7 @@ class Results:
             trial = run.trials[event.trial]
             assert trial.worker is not None, "the reader has seen to it"
             if run.workers[trial.worker].nears_end:  # else it cannot have been over
-                over = end_of_trial(run.schedule, trial.round, trial.losses)
+                over = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
                 if over is not None:
                     self._notes.add(
                         line, ON, f"epoch {event.epoch} of trial {trial.number}, which was over before ({over})"

@@ -15,7 +15,7 @@ import msgspec
 
 from aiperf.config import from_plain
 from aiperf.errors import AiperfError
-from aiperf.journal.events import AnyEvent, Progress, RunStarted
+from aiperf.journal.events import AnyEvent, EpochFinished, Progress, RunStarted
 from aiperf.journal.journal import read_again
 from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations
@@ -37,6 +37,9 @@ LAW = "every line fits the state of its trial and worker, and can be taken in by
 class CheckOfTheRun(Protocol):
     """A check that looks at the run as the rules see it."""
 
+    looks_at_epochs: bool
+    """Whether it is shown ends of epochs, which are most of the lines that are looked at here."""
+
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         """An event, and the run as it stands before it."""
         ...
@@ -48,6 +51,8 @@ class CheckOfTheRun(Protocol):
 
 class _HistoryAlone:
     """Keeps what searchers know, where no proposal can be made again."""
+
+    looks_at_epochs = False
 
     def __init__(self, started: RunStarted, why_not: str, requested: int) -> None:
         self.history = History(space_of(started))
@@ -90,10 +95,11 @@ def follow(path: Path, looked: Looked) -> tuple[Checked, ...]:
             if isinstance(event, RunStarted):
                 run = begin(event)
                 decisions, checks = _checks(run, looked)
+                of_epochs = [check for check in checks if check.looks_at_epochs]
             elif event is None:
                 run.lines += 1
             else:
-                for check in checks:
+                for check in of_epochs if type(event) is EpochFinished else checks:
                     check.before(line, run, event)
                 evolve(run, event)
                 if decisions is not None:

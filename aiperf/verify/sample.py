@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-DEFAULT = 64
+DEFAULT = 50
 """Proposals that are made again unless another number is asked for."""
 BLOCK = 1 << 20
 _REQUEST = re.compile(rb'"event":"ProposalRequested"[^\n]*?"number":(\d+)')

@@ -27,7 +27,7 @@ LONG = 64 << 20
 """Bytes of a journal from which on two processes are worth their start."""
 RECORDED = 64
 """Files of telemetry that are looked at: one a worker and host."""
-BUILT = 10_000
+BUILT = 5_000
 """Architectures that are built and counted again, at two thousandths of a second each."""
 TOLD = 1000
 """Trials of which what the search was told is worked out again, at a thousandth of a second each."""

@@ -63,3 +63,18 @@ def test_a_file_that_is_no_journal_cannot_be_verified(tmp_path: Path, capsys: py
     assert main(["verify", str(tmp_path)]) == 2
 
     assert "a run is a folder with a journal.jsonl" in capsys.readouterr().err
+
+
+def test_a_run_that_follows_another_contradicts_itself_nowhere_and_says_what_is_not_looked_at(tmp_path: Path) -> None:
+    words = ["+cluster=simulated", "cluster.workers=2", "searcher=random", "hpo=off", "dataset=digits"]
+    window = ["schedule.duration_seconds=200", "schedule.warmup_seconds=20"]
+    assert main([*words, *window, f"runs={tmp_path / 'one'}"]) == 0
+    (one,) = (tmp_path / "one").iterdir()
+    assert main([*words, *window, f"runs={tmp_path / 'other'}", f"follow={one}"]) == 0
+    (other,) = (tmp_path / "other").iterdir()
+
+    found, following = verify(one), verify(other)
+
+    assert found.findings == following.findings == ()
+    (left_out,) = (check.not_checked for check in following.checks if check.name == "proposals")
+    assert left_out is not None and "the journal that the run follows" in left_out

@@ -77,6 +77,8 @@ class Entry:
     flops_per_second: float | None
     flops_per_second_interval: tuple[float, float] | None
     """95 %: how evenly this run went, not what another seed would give."""
+    interval_freedom: int | None
+    """Student's degrees of freedom of that interval."""
     regulated_flops_per_second: float | None
     error: float | None
     valid_flops: float | None
@@ -127,6 +129,7 @@ def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
         lacks=_lacks(report),
         flops_per_second=score.flops_per_second,
         flops_per_second_interval=score.flops_per_second_interval,
+        interval_freedom=score.interval_freedom,
         regulated_flops_per_second=score.regulated_flops_per_second,
         error=score.error,
         valid_flops=valid_flops(score.flops_per_second, score.error, run.dataset),

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from aiperf.leaderboard.announcing import Site
 from aiperf.leaderboard.benchmark import Benchmark, differing, title
 from aiperf.leaderboard.entry import Entry
-from aiperf.leaderboard.metric import METRICS, Metric
+from aiperf.leaderboard.metric import METRICS, Metric, metric
 from aiperf.leaderboard.order import places, rank_correlation
 from aiperf.ranking.division import BUILT_IN
+from aiperf.statistics.estimate import of_one_run
+from aiperf.statistics.ties import ties
 from aiperf.units import count
 
 
@@ -167,10 +169,30 @@ def _rows(
         entry, _, at = each
         return at[index] is None, at[index] or 0, entry.run, entry.folder
 
+    ordered = sorted(of_all, key=key)
+    tied = _tied([entry for entry, _, at in ordered if at[index] is not None], by)
     return tuple(
-        Row(first, entry, at[index], reason, None, copies[entry.folder], at)
-        for first, (entry, reason, at) in enumerate(sorted(of_all, key=key), number)
+        Row(first, entry, at[index], reason, tied.get(entry.folder), copies[entry.folder], at)
+        for first, (entry, reason, at) in enumerate(ordered, number)
     )
+
+
+def _tied(placed: Sequence[Entry], by: Metric) -> dict[str, tuple[int, int]]:
+    """By folder the best and the worst place that the data allow. Of the score alone: no other figure has an interval."""
+    if by is not metric("score"):
+        return {}
+    known = [
+        (
+            entry.flops_per_second or 0.0,
+            of_one_run(entry.flops_per_second, entry.flops_per_second_interval, entry.interval_freedom),
+        )
+        for entry in placed
+    ]
+    return {
+        entry.folder: (one.best_place, one.worst_place)
+        for entry, one in zip(placed, ties(known), strict=True)
+        if one.best_place is not None and one.worst_place is not None
+    }
 
 
 def _changes(rows: Sequence[Row], by: Metric) -> tuple[Change, ...]:

@@ -30,7 +30,7 @@ def name(entry: Entry) -> str:
 def order(listing: Listing, by: Metric, index: int) -> Table:
     """The order itself, without the columns that are empty of all its runs: the footnote names them."""
     columns = (
-        Column("place", True, is_less_first=True, sorted="ascending"),
+        Column("place", True, "under it the places that the data allow", is_less_first=True, sorted="ascending"),
         Column("run"),
         Column("validity", explained="under it the warnings beside its figures"),
         Column("score", True, f"{_SCORE.explained}; under it its 95 % interval, by how evenly the run went"),

@@ -30,6 +30,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "lacks": "",
         "flops_per_second": score,
         "flops_per_second_interval": None,
+        "interval_freedom": None,
         "regulated_flops_per_second": score,
         "error": 0.25,
         "valid_flops": score,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.leaderboard.entry import Ends, Power
+from aiperf.leaderboard.entry import Ends, Entry, Power
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.metric import METRICS, metric
 from tests.leaderboard.entries import QUICK, entry
@@ -73,6 +73,21 @@ def test_a_run_without_the_figure_or_without_an_end_stands_below_with_the_reason
     assert names(found) == [[(1, "whole"), (None, "going on"), (None, "unknown")]]
     reasons = {row.entry.run: row.why_not for row in found.listings[0].rows}
     assert reasons == {"whole": "", "going on": "the run has not ended", "unknown": "MFU: not measured"}
+
+
+def test_a_tie_that_the_data_cannot_separate_shows_as_the_places_that_they_allow() -> None:
+    def run(name: str, score: float, spread: float | None) -> Entry:
+        interval = None if spread is None else (score * (1 - spread), score * (1 + spread))
+        return entry(name, score, flops_per_second_interval=interval, interval_freedom=None if spread is None else 38)
+
+    runs = [run("a", 9e12, 0.001), run("b", 5.02e12, 0.02), run("c", 5e12, 0.02), run("d", 1e12, 0.001)]
+
+    tied = {row.entry.run: row.tied for row in leaderboard(runs, [], metric("score")).listings[0].rows}
+    assert tied == {"a": (1, 1), "b": (2, 3), "c": (2, 3), "d": (4, 4)}
+    # A run without an interval is told from none; and by figures without intervals nothing is known of ties.
+    alone = leaderboard([runs[0], run("e", 2e12, None)], [], metric("score")).listings[0].rows
+    assert [(row.entry.run, row.tied) for row in alone] == [("a", (1, 2)), ("e", None)]
+    assert all(row.tied is None for row in leaderboard(runs, [], metric("mfu")).listings[0].rows)
 
 
 def test_by_power_runs_are_ordered_that_were_measured_as_the_green500_asks_alone() -> None:

@@ -35,6 +35,7 @@ def announced(words: Sequence[str], folder: Path, now: float) -> RunConf:
     return configure([*words, f"announcement={signed.id}", f"announcement_log={folder / 'log'}"])
 
 
+@pytest.mark.slow
 def test_a_real_run_is_announced_made_resumed_submitted_and_judged_good(tmp_path: Path) -> None:
     (tmp_path / "start.json").write_text(encode(plain_graph()))
     words = [*TINY, "executor=inline", f"runs={tmp_path / 'runs'}", f"start={tmp_path / 'start.json'}"]

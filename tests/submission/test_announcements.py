@@ -59,6 +59,13 @@ def test_a_log_with_any_byte_changed_is_refused_by_its_line_or_is_shorter(four: 
     assert (len(log.entries), log.torn) == (3, changed.split(b"\n")[-1])
 
 
+def test_an_entry_that_was_changed_after_it_was_signed_is_refused_where_no_later_one_would_show_it(four: bytes) -> None:
+    assert four.count(b'"at_unix":4.0') == 1
+
+    with pytest.raises(AnnouncementsDamaged, match="'log', line 4: its signature is not good"):
+        parse(four.replace(b'"at_unix":4.0', b'"at_unix":5.0'), "log")
+
+
 @pytest.mark.parametrize("order", [[0, 2, 3], [1, 2, 3], [0, 2, 1, 3], [0, 1, 1, 2], [0, 3]])
 def test_a_line_that_is_removed_moved_or_repeated_is_told(four: bytes, order: list[int]) -> None:
     lines = four.splitlines(keepends=True)

@@ -58,7 +58,7 @@ def with_manifest(*members: Member, extra: Sequence[str] = ()) -> list[Member]:
     return [member(MANIFEST, "".join(lines).encode()), *members]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.dictionaries(NAMES, st.binary(max_size=1500), max_size=6))
 def test_what_is_packed_is_unpacked_and_equal_contents_are_equal_bytes(
     tmp_path_factory: pytest.TempPathFactory, contents: dict[str, bytes]
@@ -180,7 +180,7 @@ def test_a_hostile_file_is_refused_by_name_and_nothing_of_it_lies_outside(name: 
     assert not any(path.is_symlink() for path in into.rglob("*"))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
 @given(st.data())
 def test_any_byte_that_is_changed_in_it_is_refused_or_named(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

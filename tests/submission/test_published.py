@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.config import configure
@@ -55,7 +55,7 @@ def run_of(log: Announcements, number: int) -> RunStarted:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 4), max_size=8))
 def test_each_announced_run_counts_once_however_often_it_is_published(log: Announcements, numbers: list[int]) -> None:
     found = announced(log, [run_of(log, number) for number in numbers])

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def test_a_signature_is_good_of_what_was_signed_and_of_nothing_else(folder: Path
     signature = parsed(signed)
 
     assert is_good(signature, b"a manifest")
+    assert not is_good(replace(signature, namespace="git"), b"a manifest"), "it says that it is for something else"
     assert not is_good(signature, b"a manifest.")
     assert not is_good(signature, b"a manifest", "git")
     assert not is_good(parsed(new_signer(folder, "other").sign(b"a manifest", "git")), b"a manifest")

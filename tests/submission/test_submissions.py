@@ -363,6 +363,7 @@ def test_what_cannot_be_submitted_is_refused_and_leaves_no_file(aiperf: User, si
     assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged", "there"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing_of_a_submission(site: Site, tmp_path: Path) -> None:
     asked = (
         "import resource, signal, sys\n"

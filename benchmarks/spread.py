@@ -25,6 +25,10 @@ from typing import Any
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
+from aiperf.comparison.compare import repeats
+from aiperf.comparison.sides import side
+from aiperf.comparison.text import repeats_lines
+from aiperf.errors import AiperfError
 from aiperf.journal.events import RunEnded, TrialFinished, TrialProposed
 from aiperf.journal.journal import NAME, read
 from benchmarks.machine_load import watched
@@ -225,6 +229,19 @@ def _print_spreads(outcomes: Sequence[Outcome]) -> None:
         print(f"CV of {found[kind]['runs']} {'equal' if kind == 'equal' else 'following'} runs: {told}")
     for name, value in found.get("pairs", {}).items():
         print(f"{name}: {value if isinstance(value, int) else _share(value)}")
+    for kind in KINDS:
+        _print_shares(kind, [one.folder for one in outcomes if one.kind == kind])
+
+
+def _print_shares(kind: str, folders: Sequence[str]) -> None:
+    """What the spread of a kind's runs is made of, as `python -m aiperf compare --repeats` tells it."""
+    if len(folders) < 2:
+        return
+    print(f"\n{kind}:")
+    try:
+        print("\n".join(repeats_lines(repeats(side(folders)))))
+    except AiperfError as refused:
+        print(f"not told: {refused}")
 
 
 def _share(value: float | None) -> str:

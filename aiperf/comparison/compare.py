@@ -13,6 +13,7 @@ from aiperf.comparison.work import work_of
 from aiperf.report.facts import Report
 from aiperf.statistics.difference import Verdict, verdict
 from aiperf.statistics.estimate import mean
+from aiperf.statistics.pairs import Pairs, pairs
 from aiperf.statistics.shares import Difference, SharesOfSpread, difference, shares_of_spread
 from aiperf.statistics.spread import more_runs
 
@@ -57,6 +58,8 @@ class Comparison:
     figures: tuple[Compared, ...]
     made_of: Difference | None
     """What the difference of the scores is made of."""
+    pairs: Pairs | None
+    """The same trials of both; None: there are none, or a side has several runs."""
     losses: tuple[LossChange, ...]
     """Parts that changed, the largest change first. Empty: a run has no waterfall."""
     gate: Gate | None
@@ -107,6 +110,9 @@ def compare(
         ),
         figures=figures,
         made_of=difference([work_of(run) for run in first.runs], [work_of(run) for run in second.runs]),
+        pairs=pairs(*(work_of(each.runs[0]) for each in (first, second)))
+        if len(first.runs) == len(second.runs) == 1
+        else None,
         losses=_losses(first.runs, second.runs),
         gate=gate,
     )

@@ -15,6 +15,8 @@ from aiperf.report.words import flattened
 
 OF_ONE_RUN = frozenset({"name", "runs", "resume", "resume_until", "dry_run"})
 """Options that tell one run from another, and change nothing in it."""
+OF_SYSTEM = frozenset({"space", "system"})
+"""Parts of the configuration that come of the machine: what the plan made of its memory, and the site's form."""
 NO_DESCRIPTION = frozenset({"versions", "measured_matmul_flops"})
 """Parts of a host's description that stand under a kind of their own, or are measured anew by each run."""
 Kind = Literal["benchmark", "configuration", "system", "versions"]
@@ -45,12 +47,13 @@ def _described(report: Report) -> Iterator[tuple[Kind, Mapping[str, str]]]:
     schedule = {"declared length": f"{run.duration_seconds:g} s", "warm-up": f"{run.warmup_seconds:g} s"}
     simulated = {"simulated": "yes" if run.is_simulated else "no"}
     # What stands in the benchmark's own words is not told again as options.
-    options = {name: value for name, value in run.config.items() if name not in OF_ONE_RUN | {"dataset"}}
+    options = {name: value for name, value in run.config.items() if name not in OF_ONE_RUN | {"dataset"} | OF_SYSTEM}
     told_already = ("schedule.duration_seconds", "schedule.warmup_seconds")
     yield "benchmark", {f"data set's {name}": value for name, value in flattened(run.dataset)} | schedule | simulated
     rules = {"rules of proposing": str(run.proposal_rules)}
     yield "configuration", rules | {name: value for name, value in flattened(options) if name not in told_already}
-    yield "system", dict(_systems(report))
+    of_system = {name: value for name, value in run.config.items() if name in OF_SYSTEM}
+    yield "system", dict(_systems(report)) | dict(flattened(of_system))
     yield "versions", dict(run.versions)
 
 

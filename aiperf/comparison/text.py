@@ -11,6 +11,7 @@ from aiperf.comparison.figures import FIGURES, Compared, Figure, OfSide
 from aiperf.comparison.sameness import Differing
 from aiperf.plain import plain
 from aiperf.statistics.difference import Change
+from aiperf.statistics.pairs import Pairs
 from aiperf.statistics.shares import Difference, SharesOfSpread
 
 WIDTH = 80
@@ -43,6 +44,9 @@ def _comparison(found: Comparison) -> Iterator[str]:
     if found.made_of is not None:
         yield ""
         yield from _made_of(found.made_of)
+    if found.pairs is not None:
+        yield ""
+        yield from _pairs(found.pairs)
     shown = [each for each in found.losses if abs(each.second - each.first) >= SMALLEST_LOSS][:MOST_LOSSES]
     if shown:
         yield ""
@@ -137,6 +141,17 @@ def _made_of(found: Difference) -> Iterator[str]:
         yield _columns((name, 20), (amount(part.flops_per_second), -18), (logarithm, -12), (error, -10))
     yield _columns(("  sum", 20), ("", -18), (_signed(found.log_ratio), -12))
     yield from _how(found)
+
+
+def _pairs(found: Pairs) -> Iterator[str]:
+    between = ""
+    if found.interval is not None:
+        low, high = found.interval
+        between = f" (95 %: {_minus(f'{100 * low:+.2f}')} to {_signed(high)})"
+    left_out = f"; {found.left_out} more did unlike much in their windows" if found.left_out else ""
+    trials = f"{found.pairs} trial{'' if found.pairs == 1 else 's'}"
+    said = f"{trials} of the same network, batch and work; speed of B against A {_signed(found.relative)}"
+    yield from _wrapped("pair by pair: ", said + between + left_out)
 
 
 def _how(found: Difference | SharesOfSpread) -> Iterator[str]:

@@ -1,0 +1,44 @@
+"""The same trials of two runs, pair by pair."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aiperf.comparison.work import work_of
+from aiperf.statistics.pairs import pairs
+from aiperf.statistics.work_mix import RunWork
+from tests.statistics.planted import folder_of, run_of
+
+
+def test_a_run_that_follows_another_on_a_slower_machine_shows_its_slowness_pair_by_pair(tmp_path: Path) -> None:
+    earlier = folder_of(tmp_path, "earlier")
+    first = work_of(run_of(tmp_path, "same", {"follow": earlier}, seed=1))
+    second = work_of(run_of(tmp_path, "slower", {"follow": earlier}, seed=1, slower=0.04))
+
+    found = pairs(first, second)
+
+    assert found is not None and found.interval is not None
+    assert found.pairs > 20 and found.relative == pytest.approx(-0.04, abs=0.002)
+    assert found.interval[0] <= found.relative <= found.interval[1] < 0
+
+
+def test_runs_that_have_no_network_in_common_have_no_pair(tmp_path: Path) -> None:
+    one = work_of(run_of(tmp_path, "one"))
+    renamed = tuple(replace(trial, network=f"other {trial.network}") for trial in one.trials)
+
+    assert pairs(one, replace(one, trials=renamed)) is None
+
+
+def test_a_run_against_itself_differs_by_nothing_and_trials_of_unlike_work_are_left_out(tmp_path: Path) -> None:
+    one = work_of(run_of(tmp_path, "one"))
+    half = replace(one.trials[0], operations=one.trials[0].operations / 2)
+    cut: RunWork = replace(one, trials=(half, *one.trials[1:]))
+
+    same, less = pairs(one, one), pairs(one, cut)
+
+    assert same is not None and less is not None
+    assert (same.relative, same.left_out) == (0.0, 0)
+    assert (less.pairs, less.left_out) == (same.pairs - 1, 1)

@@ -49,6 +49,20 @@ class Loss:
     share: float
     """Of the top."""
     why_negative: str | None = None
+    joules: float | None = None
+    """Spent meanwhile. None: not measured, or not told apart from other parts; `Waterfall.energy` has it with these."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyPart:
+    """Energy that was spent while the accelerators were at one thing: as far as samples each second can tell."""
+
+    activity: str
+    losses: tuple[str, ...]
+    """The parts that lie in it."""
+    joules: float
+    device_seconds: float
+    """That it was measured in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,11 @@ class Waterfall:
     score_flops_per_second: float
     score_accelerator_seconds: float
     """The score in seconds at the top's rate."""
+    joules: float | None = None
+    """Measured in the window, of what `energy_of` names. None: not measured, or not of every device."""
+    energy_of: str | None = None
+    energy: tuple[EnergyPart, ...] = ()
+    """By what the accelerators were at; together they are `joules`."""
 
     @property
     def largest(self) -> tuple[Loss, ...]:

@@ -30,6 +30,7 @@ class IdleSpan:
 
     kind: str
     """'gap': it had no trial; 'lost': between an attempt's last word and the loss of it."""
+    worker: int
     ranks: int
     start: float
     end: float

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.availability import availability
 from aiperf.accounting.score import Score, curve, score, window
+from aiperf.accounting.spans import Span, spans
 from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.trial_record import Operations, TrialRecord
 from aiperf.accounting.windows import Window, share_inside
@@ -51,12 +52,14 @@ CURVE_POINTS = 240
 ERROR_POINTS = 1500
 """Epochs shown in the plot of the error, beside every improvement."""
 
-TelemetrySource = Callable[[tuple[float, float], Mapping[str, float]], Telemetry | None]
+Spans = Callable[[], Mapping[int, Sequence[Span]]]
+"""What each worker was at; worked out where there is telemetry to lay beside it."""
+TelemetrySource = Callable[[tuple[float, float], Mapping[str, float], Spans], Telemetry | None]
 """Sums telemetry up over a window, in seconds since the run began, given what each host's clock is ahead of the driver's; None
 where nothing was recorded."""
 
 
-def unmeasured(window: tuple[float, float], clock_offsets: Mapping[str, float]) -> None:
+def unmeasured(window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans) -> None:
     """The telemetry of a run that recorded none."""
 
 
@@ -78,7 +81,9 @@ def gather(
     result = score(work_log)
     inside = window(work_log)
     end = work_log.at if work_log.ended is None else work_log.ended.at
-    measured = telemetry((inside.start, inside.end), clock_offsets(run.checks)) if inside.seconds > 0 else None
+    measured = None
+    if inside.seconds > 0:
+        measured = telemetry((inside.start, inside.end), clock_offsets(run.checks), lambda: spans(work_log, inside))
     metered = meters(run.started.started_unix, (inside.start, inside.end), end) if inside.seconds > 0 else ()
     used = utilisation(run, inside)
     architecture = best_architecture(run)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
+from dataclasses import replace
 
-from aiperf.accounting.losses import Top, Waterfall, waterfall
+from aiperf.accounting.losses import EnergyPart, Top, Waterfall, waterfall
 from aiperf.accounting.score import Score
+from aiperf.accounting.spans import PARTS
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog
@@ -28,7 +31,39 @@ def losses(
 ) -> Waterfall | None:
     """Of a run's valid window. `workers`: those that worked in it."""
     top = Top(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, workers))
-    return waterfall(work_log, inside, spent, planned, result.flops_per_second, top)
+    fallen = waterfall(work_log, inside, spent, planned, result.flops_per_second, top)
+    return None if fallen is None else with_energy(fallen, measured)
+
+
+def with_energy(fallen: Waterfall, measured: Telemetry | None) -> Waterfall:
+    """A waterfall with the joules of the accelerators; on machines without, of the processors of hosts that one worker has to
+    itself. Unaltered where any of them was not measured."""
+    devices = () if measured is None else measured.accelerators
+    of = "accelerators"
+    if measured is not None and not devices:
+        hosts = [one for one in measured.devices if one.device.kind == "host"]
+        is_own = len({one.host for one in hosts}) == len(hosts)
+        devices, of = tuple(hosts) if is_own else (), "processors"
+    if not devices or any(one.energy_joules is None for one in devices):
+        return fallen
+    parts: list[EnergyPart] = []
+    there = {loss.name for loss in fallen.losses}
+    for activity, names in [*PARTS.items(), ("", ("unexplained",))]:
+        told = [one.spent[activity] for one in devices if activity in one.spent]
+        if told:
+            joules, seconds = (
+                math.fsum(figures) for figures in zip(*((t.joules, t.seconds) for t in told), strict=True)
+            )
+            named = tuple(name for name in names if name in there)
+            parts.append(EnergyPart(activity or "no known activity", named, joules, seconds))
+    alone = {part.losses[0]: part.joules for part in parts if len(part.losses) == 1 and part.activity in PARTS}
+    return replace(
+        fallen,
+        losses=tuple(replace(loss, joules=alone.get(loss.name)) for loss in fallen.losses),
+        joules=math.fsum(part.joules for part in parts),
+        energy_of=of,
+        energy=tuple(parts),
+    )
 
 
 def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Collection[int]) -> float | None:

@@ -144,6 +144,7 @@ def losses(report: Report) -> Table | None:
             Cell(units.share(loss.share), loss.share, bar=max(0.0, min(1.0, loss.share))),
             Cell(_signed(loss.flops_per_second, units.flops_per_second), loss.flops_per_second),
             Cell(units.duration(loss.accelerator_seconds), loss.accelerator_seconds),
+            Cell("—", -1.0) if loss.joules is None else Cell(units.si(loss.joules, "J"), loss.joules),
             loss.meaning if loss.why_negative is None else f"{loss.meaning}; below 0: {loss.why_negative}",
         )
         for loss in fallen.losses
@@ -155,6 +156,7 @@ def losses(report: Report) -> Table | None:
         ),
         units.flops_per_second(fallen.score_flops_per_second),
         units.duration(fallen.score_accelerator_seconds),
+        "—",
         "what is left",
     )
     columns = (
@@ -162,9 +164,12 @@ def losses(report: Report) -> Table | None:
         Column("of the top", True),
         Column("FLOPS", True),
         Column("accelerator time", True, "at the top's rate"),
+        Column("energy", True, "measured meanwhile; a dash: not measured, or not told apart"),
         Column("what it is"),
     )
-    footnote = f"The top: {words.waterfall_top(fallen)}. docs/losses.md says how each part is made."
+    footnote = (
+        f"The top: {words.waterfall_top(fallen)}. {words.energy_by_activity(fallen)} docs/losses.md has all of it."
+    )
     return Table("losses", "What was lost, part by part", columns, (*rows, score), footnote=footnote)
 
 

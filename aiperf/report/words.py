@@ -132,6 +132,14 @@ def waterfall_top(fallen: Waterfall) -> str:
     return f"{top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
 
 
+def energy_by_activity(fallen: Waterfall) -> str:
+    """`Energy of the accelerators, 12.3 MJ: epochs 11.9 MJ, start-up 0.3 MJ.`, or that it was not measured."""
+    if fallen.joules is None:
+        return "Energy of these parts: not measured."
+    parts = ", ".join(f"{part.activity} {units.si(part.joules, 'J')}" for part in fallen.energy)
+    return f"Energy of the {fallen.energy_of}, {units.si(fallen.joules, 'J')}: {parts}; within epochs it cannot be told apart."
+
+
 def power(report: Report) -> str | None:
     """`power 2.41 kW of 8 accelerators, 99.8 % of the window measured · 17.2 GFLOPS/W of these alone · below EEHPC Level 1: …`;
     None where none was measured."""

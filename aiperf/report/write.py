@@ -18,7 +18,7 @@ import msgspec
 from aiperf.journal.journal import read
 from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report
-from aiperf.report.gather import gather
+from aiperf.report.gather import Spans, gather
 from aiperf.system import telemetry
 from aiperf.system.meters import Meter, read_meters
 from aiperf.units import count, share
@@ -49,9 +49,13 @@ def report_of(run_folder: Path) -> Report:
     def metered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
         return read_meters(run_folder, started_unix, window, end)
 
-    def measured(window: tuple[float, float], clock_offsets: Mapping[str, float]) -> telemetry.Telemetry | None:
+    def measured(
+        window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans
+    ) -> telemetry.Telemetry | None:
+        if not telemetry.files(run_folder / "telemetry"):
+            return None
         records = telemetry.on_one_axis(telemetry.read(run_folder / "telemetry"), clock_offsets)
-        summed = telemetry.summarise(records, window)
+        summed = telemetry.summarise(records, window, at_work())
         return summed if summed.workers or summed.damaged else None
 
     with _no_cycles_sought():

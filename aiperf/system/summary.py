@@ -5,15 +5,26 @@ Nothing is filled in: a stretch without samples is missing time, and adds neithe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from aiperf.accounting.spans import Span
 from aiperf.system.course import Course, GrowingCourse
 from aiperf.system.log import Damage, Look, Record, Sample, Session
 from aiperf.system.sampler import Device, Kind
 
 GAP_INTERVALS = 3.0
 """Two samples further apart than this many intervals leave a gap between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Energy of one device while its worker was at one thing."""
+
+    joules: float
+    seconds: float
+    """That it was measured in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,9 @@ class DeviceTelemetry:
     """Times that the energy counter fell: it began anew, and that time is told by samples or not at all."""
     interval_seconds: float = 1.0
     """Between samples, as its recorder was told."""
+
+    spent: dict[str, Spent] = field(default_factory=dict)
+    """Its energy by what its worker was at; '' where it was at nothing that is known. Together they are `energy_joules`."""
 
     @property
     def energy_disagreement(self) -> float | None:
@@ -129,6 +143,18 @@ class _Mean:
 
 
 @dataclass(slots=True)
+class _Spent:
+    """Joules by counter, by samples beside it, by samples alone; and the seconds of the former two and of the last."""
+
+    counted: float = 0.0
+    beside: float = 0.0
+    alone: float = 0.0
+    counted_seconds: float = 0.0
+    beside_seconds: float = 0.0
+    alone_seconds: float = 0.0
+
+
+@dataclass(slots=True)
 class _Sum:
     """What has been seen of one device; mutable, and seen by nobody but `summarise`."""
 
@@ -150,6 +176,10 @@ class _Sum:
     """Watts by the counter, where power samples told something."""
     restarts: int = 0
     """Of the counter."""
+    spans: Sequence[Span] = ()
+    """Of its worker."""
+    span_ends: Sequence[float] = ()
+    spent: dict[str, _Spent] = field(default_factory=dict)
     highest: dict[str, float] = field(default_factory=dict)
     throttled: dict[str, float] = field(default_factory=dict)
     throttle_seconds: float = 0.0
@@ -201,10 +231,9 @@ class _Sum:
 
     def _add_energy(self, before: Look, look: Look, start: float, end: float, *, goes_on: bool) -> None:
         """Of the time between two looks. A counter's difference is spread evenly over it, power runs straight."""
-        sampled: float | None = None
-        if look.power_watts is not None and before.power_watts is not None:
-            slope = (look.power_watts - before.power_watts) / (look.at - before.at)
-            sampled = before.power_watts + slope * ((start + end) / 2 - before.at)
+        for activity, since, until in self._parts(start, end):
+            self._add_part(self.spent.setdefault(activity, _Spent()), before, look, since, until, goes_on=goes_on)
+        sampled = _sampled(before, look, start, end)
         was, now = before.energy_joules, look.energy_joules
         # a counter that fell began anew somewhere in between: it does not tell this time
         if goes_on and was is not None and now is not None and now >= was:
@@ -216,6 +245,45 @@ class _Sum:
         self.restarts += was is not None and now is not None and (now < was or not goes_on)
         if sampled is not None:
             self.sampled.add(sampled, end - start)
+
+    def _parts(self, start: float, end: float) -> Iterator[tuple[str, float, float]]:
+        """A time between two looks, by what the worker was at; '' where that is not known."""
+        index = bisect_right(self.span_ends, start)
+        while start < end:
+            span = self.spans[index] if index < len(self.spans) else None
+            if span is None or span.start >= end:
+                yield "", start, end
+                return
+            if span.start > start:
+                yield "", start, span.start
+                start = span.start
+            until = min(end, span.end)
+            yield span.activity, start, until
+            start, index = until, index + 1
+
+    def _add_part(self, spent: _Spent, before: Look, look: Look, start: float, end: float, *, goes_on: bool) -> None:
+        """As `_add_energy`, of a part of that time."""
+        sampled = _sampled(before, look, start, end)
+        was, now, seconds = before.energy_joules, look.energy_joules, end - start
+        if goes_on and was is not None and now is not None and now >= was:
+            spent.counted += (now - was) / (look.at - before.at) * seconds
+            spent.counted_seconds += seconds
+            if sampled is not None:
+                spent.beside += sampled * seconds
+                spent.beside_seconds += seconds
+        elif sampled is not None:
+            spent.alone += sampled * seconds
+            spent.alone_seconds += seconds
+
+    def _spent(self) -> dict[str, Spent]:
+        """By the same choice of counter or samples as `_energy`."""
+        stands_still = self.counted.total == 0.0 and self.sampled_beside.total > 0.0
+        return {
+            activity: Spent(one.beside + one.alone, one.beside_seconds + one.alone_seconds)
+            if stands_still
+            else Spent(one.counted + one.alone, one.counted_seconds + one.alone_seconds)
+            for activity, one in sorted(self.spent.items())
+        }
 
     def _energy(self) -> tuple[float, float, float]:
         """Joules, the seconds that they were measured in, and the share of those that the counter told."""
@@ -264,18 +332,29 @@ class _Sum:
             both_sampled_joules=self.sampled_beside.total if self.sampled_beside.seconds else None,
             counter_restarts=self.restarts,
             interval_seconds=self.session.interval_seconds,
+            spent=self._spent() if joule_seconds else {},
         )
+
+
+def _sampled(before: Look, look: Look, start: float, end: float) -> float | None:
+    """Mean watts by power samples between two moments that lie between two looks: power runs straight."""
+    if look.power_watts is None or before.power_watts is None:
+        return None
+    slope = (look.power_watts - before.power_watts) / (look.at - before.at)
+    return before.power_watts + slope * ((start + end) / 2 - before.at)
 
 
 _Place = tuple[int, str]
 """A worker and one of its hosts."""
 
 
-def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemetry:
+def summarise(
+    records: Iterable[Record], window: tuple[float, float], spans: Mapping[int, Sequence[Span]] | None = None
+) -> Telemetry:
     """Add up the records of `log.read` between two moments, in seconds since the run began.
 
     A look counts for the time since the one before it, cut at the window's edges: 300 W for the whole of a window of
-    100 s is 30,000 J, wherever the samples fall.
+    100 s is 30,000 J, wherever the samples fall. `spans`: what each worker was at; energy is told apart by it.
     """
     if not window[0] < window[1]:
         raise ValueError(f"a window ends after it begins; this one is {window!r}")
@@ -284,6 +363,7 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
     recorded_until: dict[_Place, float] = {}
     damaged: dict[str, DamagedFile] = {}
     courses: dict[Kind, GrowingCourse] = {}
+    at_work = {worker: (each, [span.end for span in each]) for worker, each in (spans or {}).items()}
     for record in records:
         match record:
             case Damage(file, line, why):
@@ -294,7 +374,11 @@ def summarise(records: Iterable[Record], window: tuple[float, float]) -> Telemet
                 sessions[place] = record
                 for device in record.devices:
                     course = courses.setdefault(device.kind, GrowingCourse(device.kind, window[1]))
-                    sums.setdefault((place, device.id), _Sum(record, device, course)).begin(record, device)
+                    of_worker, ends = at_work.get(record.worker, ((), []))
+                    one = sums.setdefault(
+                        (place, device.id), _Sum(record, device, course, spans=of_worker, span_ends=ends)
+                    )
+                    one.begin(record, device)
             case Sample(session, device, look):
                 gap_seconds = GAP_INTERVALS * session.interval_seconds
                 if look.at <= window[1] + gap_seconds:

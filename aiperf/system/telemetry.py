@@ -9,7 +9,7 @@ from __future__ import annotations
 from aiperf.system.clock_shift import on_one_axis
 from aiperf.system.course import Course
 from aiperf.system.doubts import Doubt, Limits, died, doubts
-from aiperf.system.log import Damage, Sample, Session, path, read
+from aiperf.system.log import Damage, Sample, Session, files, path, read
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "WorkerTelemetry",
     "died",
     "doubts",
+    "files",
     "on_one_axis",
     "path",
     "read",

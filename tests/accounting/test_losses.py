@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from aiperf.accounting.availability import availability
 from aiperf.accounting.losses import MEANINGS, Top, Waterfall, waterfall
 from aiperf.accounting.score import score, window
+from aiperf.accounting.spans import spans
 from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, RunStarted, TrialLost, WorkerLost
@@ -131,6 +132,35 @@ def test_every_part_holds_the_time_that_was_really_spent_so(first: Life, second:
         assert loss.accelerator_seconds == pytest.approx(truth.pop(loss.name, 0.0), abs=1e-6), loss.name
     assert not any(truth.values()), "no time was spent so that has no part"
     assert found.top_flops_per_second == PEAK * (2 * RANKS + beyond)
+
+
+@settings(max_examples=25, deadline=None)
+@given(lives(0), lives(1))
+def test_the_spans_of_a_worker_are_what_it_was_at_and_never_overlap(first: Life, second: Life) -> None:
+    kept = from_the_beginning(together(first, second))
+
+    found = spans(kept, window(kept))
+
+    for life in (first, second):
+        told: dict[str, float] = {}
+        until = 0.0
+        for span in found[life.worker]:
+            assert until <= span.start < span.end
+            until = span.end
+            told[span.activity] = told.get(span.activity, 0.0) + span.end - span.start
+        of = {
+            "gap": "search",
+            "lost": "lost attempts",
+            "start": "start-up",
+            "compile": "start-up",
+            "done again": "done again",
+        }
+        truth: dict[str, float] = {}
+        for name, spent in life.truth.items():
+            if name != "absent":
+                activity = of.get(name, "epochs")
+                truth[activity] = truth.get(activity, 0.0) + spent
+        assert told == pytest.approx({name: spent for name, spent in truth.items() if spent > 0}, abs=1e-6)
 
 
 @settings(max_examples=15, deadline=None)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiperf.accounting.spans import Span
 from aiperf.errors import BadPower
 from aiperf.system.eehpc import Level, Measurement, level
 from aiperf.system.energy import Energy, EnergyFacts, energy_doubts, energy_facts
@@ -169,6 +170,46 @@ def test_a_device_without_any_figure_leaves_the_others_without_a_sum_that_would_
 
 def test_a_run_without_power_has_no_energy() -> None:
     assert energy_facts(None, (), {"n0"}, 1e12) is None
+
+
+activities = st.sampled_from(["epochs", "start-up", "search"])
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 5.0), st.floats(0.1, 30.0), activities), max_size=12),
+    st.booleans(),
+    st.floats(1, 9),
+)
+def test_energy_is_told_apart_by_what_the_worker_was_at_and_adds_up_to_all_of_it(
+    stretches: list[tuple[float, float, str]], has_counter: bool, slope: float
+) -> None:
+    """Power of slope · t: between any two moments it is known what was spent."""
+    listed: list[Span] = []
+    for pause, length, activity in stretches:
+        start = (listed[-1].end if listed else 0.0) + pause
+        listed.append(Span(start, start + length, activity))  # type: ignore[arg-type]
+    session = Session(host="n0", worker=0, at=0.0, wall_unix=WALL, interval_seconds=1.0, devices=(gpu(),))
+    looks = (
+        Look(
+            device="GPU-0",
+            at=float(at),
+            wall_unix=WALL + at,
+            power_watts=slope * at,
+            energy_joules=slope * at * at / 2 if has_counter else None,
+        )
+        for at in range(101)
+    )
+
+    (one,) = summarise([session, *(Sample(session, gpu(), look) for look in looks)], (10.0, 90.0), {0: listed}).devices
+
+    assert sum(spent.joules for spent in one.spent.values()) == pytest.approx(one.energy_joules)
+    assert sum(spent.seconds for spent in one.spent.values()) == pytest.approx(one.energy_seconds)
+    for name in ("epochs", "start-up", "search"):
+        inside = [(max(10.0, s.start), min(90.0, s.end)) for s in listed if s.activity == name]
+        truth = sum(slope * (until**2 - since**2) / 2 for since, until in inside if until > since)
+        told = one.spent[name].joules if name in one.spent else 0.0
+        # a counter's difference is spread evenly over its second: off by an eighth of the slope at each edge at most
+        assert told == pytest.approx(truth, abs=1e-6 + (slope / 4 * len(inside) if has_counter else 0.0))
 
 
 # --- levels

@@ -10,11 +10,14 @@ from matplotlib.patches import Patch
 from aiperf.accounting.losses import Waterfall
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, drawn, legend_above
-from aiperf.report.palette import BLUE, GREEN, LINE, MUTED, SKY, VERMILION
-from aiperf.report.words import largest_losses, waterfall_top
+from aiperf.report.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, SKY, VERMILION
+from aiperf.report.words import energy_by_activity, largest_losses, waterfall_top
 from aiperf.units import count, duration, flops_per_second, scale, share
 
 ROW_INCHES = 0.27
+ENERGY_INCHES = 1.1
+ENERGY_COLOURS = tuple(one.light for one in (BLUE, AMBER, PURPLE, VERMILION, IDLE, MUTED, LINE))
+"""Of epochs, start-up, search, and what follows in the waterfall's order."""
 COLUMNS = (48, 122, 198)
 """Where the columns of figures end, in points from the right edge of the bars."""
 
@@ -28,8 +31,14 @@ def waterfall(report: Report) -> Picture:
     shown = [loss for loss in fallen.losses if loss.flops_per_second != 0]
     none = [loss.name for loss in fallen.losses if loss.flops_per_second == 0]
 
+    height = 1.15 + ROW_INCHES * (len(shown) + 2)
+
     def draw(figure: Figure) -> None:
-        axes = figure.subplots()
+        if fallen.energy:
+            axes, below = figure.subplots(2, 1, height_ratios=[height, ENERGY_INCHES])
+            _energy(below, fallen)
+        else:
+            axes = figure.subplots()
         unit, unit_name = scale(fallen.top_flops_per_second, "FLOPS")
         rows = [("what could be", 0.0, fallen.top_flops_per_second, SKY.light)]
         rows += [
@@ -66,12 +75,13 @@ def waterfall(report: Report) -> Picture:
         _columns(axes, fallen, len(rows))
         legend_above(axes, _legend(fallen))
 
-    svg, png = drawn(draw, name, 1.15 + ROW_INCHES * (len(shown) + 2))
+    svg, png = drawn(draw, name, height + (ENERGY_INCHES if fallen.energy else 0.0))
     caption = (
         f"From {waterfall_top(fallen)} down to the score: each bar begins where the one above it ends. A second of an "
         f"accelerator is worth {flops_per_second(fallen.flops_per_accelerator)} wherever it went, so that FLOPS and "
         "accelerator time are one scale, and no order of the parts matters."
     )
+    caption += f" {energy_by_activity(fallen)}"
     if none:
         caption += f" Nothing was lost to: {', '.join(none)}."
     negative = [f"{loss.name}: {loss.why_negative}" for loss in shown if loss.why_negative]
@@ -79,6 +89,24 @@ def waterfall(report: Report) -> Picture:
         caption += f" Green is gained: {'; '.join(negative)}."
     described = f"Waterfall; largest losses: {largest_losses(report) or 'none'}."
     return Picture(name, title, caption, described, svg, png)
+
+
+def _energy(axes: Axes, fallen: Waterfall) -> None:
+    """One bar of all energy, by what the accelerators were at."""
+    assert fallen.joules is not None, "parts have a sum"
+    unit, unit_name = scale(fallen.joules, "J")
+    left, handles = 0.0, []
+    for part, colour in zip(fallen.energy, ENERGY_COLOURS, strict=False):
+        axes.barh(0, part.joules / unit, left=left / unit, height=0.66, color=colour, linewidth=0, zorder=2)
+        handles.append(Patch(color=colour, label=part.activity))
+        left += part.joules
+    axes.set_yticks([0], ["energy"])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(0.6, -0.6)
+    axes.set_xlim(0, max(fallen.joules / unit, 1e-9))
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(f"{unit_name}, {fallen.energy_of}")
+    legend_above(axes, handles)
 
 
 def _columns(axes: Axes, fallen: Waterfall, rows: int) -> None:

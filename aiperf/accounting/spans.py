@@ -1,0 +1,78 @@
+"""What each worker was at, from when to when: spans that a sample of power can be laid beside.
+
+Coarser than the loss waterfall: within an epoch a sample each second cannot tell steps from waiting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from aiperf.accounting.windows import Window
+from aiperf.accounting.work_log import WorkLog
+
+Activity = Literal["epochs", "start-up", "search", "lost attempts", "done again", "end of the run"]
+
+PARTS: dict[Activity, tuple[str, ...]] = {
+    "epochs": ("clocks", "kernels", "clocks and kernels", "input", "communication", "evaluation", "checkpoints"),
+    "start-up": ("start-up", "compiling"),
+    "search": ("search",),
+    "lost attempts": ("lost attempts",),
+    "done again": ("done again",),
+    "end of the run": ("end of the run",),
+}
+"""Which parts of the loss waterfall an activity holds; epochs hold what the score is made of besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Of one worker."""
+
+    start: float
+    """Seconds since the run began."""
+    end: float
+    activity: Activity
+
+
+def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[Span, ...]]:
+    """Of each worker, in order and without overlap. Where two would overlap (a word came late) the earlier has the time."""
+    found: dict[int, list[Span]] = {}
+    for worker, start, end, is_again in zip(*_stretches(work_log), strict=True):
+        found.setdefault(worker, []).append(Span(start, end, "done again" if is_again else "epochs"))
+    for preparation in work_log.preparations:
+        found.setdefault(preparation.worker, []).append(Span(preparation.started, preparation.at, "start-up"))
+    for idle in work_log.idle_spans:
+        activity: Activity = "search" if idle.kind == "gap" else "lost attempts"
+        found.setdefault(idle.worker, []).append(Span(idle.start, idle.end, activity))
+    for presence in work_log.presences:
+        if presence.left is None:
+            for idle in work_log.open_idle_spans(presence, inside.end):
+                activity = "search" if idle.kind == "gap" else "end of the run"
+                found.setdefault(idle.worker, []).append(Span(idle.start, idle.end, activity))
+    return {worker: _disjoint(listed) for worker, listed in found.items()}
+
+
+def _stretches(work_log: WorkLog) -> tuple[list[int], list[float], list[float], list[bool]]:
+    """Intervals that follow each other without a break, and all count or all do not, as one: worker, start, end, done again."""
+    rows = work_log.intervals
+    if not len(rows):
+        return [], [], [], []
+    order = np.lexsort((rows.start, rows.worker))
+    worker, start, end, again = rows.worker[order], rows.start[order], rows.end[order], (rows.wasted > 0)[order]
+    is_first = np.append(True, (worker[1:] != worker[:-1]) | (again[1:] != again[:-1]) | (start[1:] > end[:-1]))
+    firsts = np.flatnonzero(is_first)
+    ends = np.maximum.reduceat(end, firsts)
+    return worker[firsts].tolist(), start[firsts].tolist(), ends.tolist(), again[firsts].tolist()
+
+
+def _disjoint(listed: list[Span]) -> tuple[Span, ...]:
+    kept: list[Span] = []
+    until = 0.0
+    for span in sorted(listed, key=lambda one: (one.start, one.end)):
+        start = max(span.start, until)
+        if span.end > start:
+            kept.append(Span(start, span.end, span.activity))
+            until = span.end
+    return tuple(kept)

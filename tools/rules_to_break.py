@@ -356,14 +356,14 @@ TIME_BREAKDOWN = (
     Rule(
         "time breakdown: gap is a worker without a trial",
         "aiperf/accounting/work_log.py",
-        'self.idle_spans.append(IdleSpan("gap", presence.ranks, presence.free_since, event.at))',
+        'self.idle_spans.append(IdleSpan("gap", presence.worker, presence.ranks, presence.free_since, event.at))',
         "pass",
         LINES,
     ),
     Rule(
         "time breakdown: lost is from an attempt's last word to its loss",
         "aiperf/accounting/work_log.py",
-        'self.idle_spans.append(IdleSpan("lost", presence.ranks, opened.worked, since))',
+        'self.idle_spans.append(IdleSpan("lost", presence.worker, presence.ranks, opened.worked, since))',
         "pass",
         LINES,
     ),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from aiperf.accounting.windows import Window
 
 
 @dataclass(slots=True)
@@ -34,3 +37,13 @@ class IdleSpan:
     ranks: int
     start: float
     end: float
+
+
+def seconds_there(presences: Iterable[Presence], inside: Window) -> dict[int, float]:
+    """Of each worker that was there in a window, for how long."""
+    found: dict[int, float] = {}
+    for one in presences:
+        until = inside.end if one.left is None else min(one.left, inside.end)
+        if until > max(one.joined, inside.start):
+            found[one.worker] = found.get(one.worker, 0.0) + until - max(one.joined, inside.start)
+    return found

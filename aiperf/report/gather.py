@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.availability import availability
+from aiperf.accounting.presence import seconds_there
 from aiperf.accounting.score import Score, curve, score, window
 from aiperf.accounting.spans import Span, spans
 from aiperf.accounting.time_breakdown import time_breakdown
@@ -91,7 +92,14 @@ def gather(
     spent = time_breakdown(work_log, inside)
     there = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
-    energy = energy_facts(measured, metered, _hosts(run, worked_until), result.flops_per_second)
+    energy = energy_facts(
+        measured,
+        metered,
+        _hosts(run, worked_until),
+        result.flops_per_second,
+        seconds_there(work_log.presences, inside),
+        inside.seconds,
+    )
     described = system_description(run.started.config, run.checks)
     judged = candidate(run, inside, result, used.mfu_busy)
     return Report(

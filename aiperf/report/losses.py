@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from aiperf.accounting.losses import EnergyPart, Top, Waterfall, waterfall
+from aiperf.accounting.presence import seconds_there
 from aiperf.accounting.score import Score
 from aiperf.accounting.spans import PARTS
 from aiperf.accounting.time_breakdown import TimeBreakdown
@@ -16,7 +17,7 @@ from aiperf.report.facts import Utilisation
 from aiperf.system.telemetry import Telemetry
 
 LEAST_MEASURED = 0.95
-"""Of the window: clocks that were sampled for less of it are not taken for the whole."""
+"""Of the time that a worker was there: clocks that were sampled for less of it are not taken for the whole."""
 
 
 def losses(
@@ -30,18 +31,21 @@ def losses(
     workers: Collection[int],
 ) -> Waterfall | None:
     """Of a run's valid window. `workers`: those that worked in it."""
-    top = Top(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, workers))
+    there = seconds_there(work_log.presences, inside)
+    at_work = {worker: there[worker] for worker in workers if worker in there}
+    top = Top(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, at_work))
     fallen = waterfall(work_log, inside, spent, planned, result.flops_per_second, top)
-    return None if fallen is None else with_energy(fallen, measured)
+    return None if fallen is None else with_energy(fallen, measured, there)
 
 
-def with_energy(fallen: Waterfall, measured: Telemetry | None) -> Waterfall:
+def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:
     """A waterfall with the joules of the accelerators; on machines without, of the processors of hosts that one worker has to
-    itself. Unaltered where any of them was not measured."""
-    devices = () if measured is None else measured.accelerators
+    itself; `workers` are those that were there. Unaltered where any of them was not measured."""
+    all_ = () if measured is None else tuple(one for one in measured.devices if one.worker in workers)
+    devices = tuple(one for one in all_ if one.device.kind == "accelerator")
     of = "accelerators"
-    if measured is not None and not devices:
-        hosts = [one for one in measured.devices if one.device.kind == "host"]
+    if not devices:
+        hosts = [one for one in all_ if one.device.kind == "host"]
         is_own = len({one.host for one in hosts}) == len(hosts)
         devices, of = tuple(hosts) if is_own else (), "processors"
     if not devices or any(one.energy_joules is None for one in devices):
@@ -66,8 +70,9 @@ def with_energy(fallen: Waterfall, measured: Telemetry | None) -> Waterfall:
     )
 
 
-def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Collection[int]) -> float | None:
-    """Mean clock of the accelerators while they worked ÷ the clock of their peak.
+def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Mapping[int, float]) -> float | None:
+    """Mean clock of the accelerators while they worked ÷ the clock of their peak. `workers`: those that worked in the window,
+    and for how many of its seconds each was there.
 
     None where the clock of any accelerator that worked is not known: a part would pass for the whole.
     """
@@ -84,7 +89,7 @@ def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, worker
     for one in measured.accelerators:
         if one.worker not in workers:
             continue
-        is_partial = one.seconds_measured < LEAST_MEASURED * (one.seconds_measured + one.seconds_missing)
+        is_partial = one.seconds_measured < LEAST_MEASURED * workers[one.worker]
         if one.clock_mean_mhz is None or one.utilisation_mean is None or is_partial:
             return None
         weight = one.utilisation_mean * one.seconds_measured

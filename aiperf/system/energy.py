@@ -7,7 +7,7 @@ beside it. FLOPS/W is the score ÷ that power.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiperf.system.doubts import Doubt
@@ -29,9 +29,9 @@ class Energy:
     joules: float | None
     """Counters, and samples where there is none. Of the time that was measured; None when any device gives none."""
     measured_share: float
-    """Of the window's device-seconds; the rest are gaps, and in no figure."""
+    """Of the seconds in the window that the devices were there; the rest are gaps, and in no figure of energy."""
     watts: float | None
-    """Sum of each device's mean over the time that it was measured."""
+    """Mean over the window: of each device its mean over the time that it was measured, for as long as it was there."""
     counted_joules: float | None
     """By counters alone, over the seconds that both tell."""
     sampled_joules: float | None
@@ -66,16 +66,29 @@ class EnergyFacts:
 
 
 def energy_facts(
-    telemetry: Telemetry | None, meters: tuple[Meter, ...], nodes: Collection[str], flops_per_second: float | None
+    telemetry: Telemetry | None,
+    meters: tuple[Meter, ...],
+    nodes: Collection[str],
+    flops_per_second: float | None,
+    there: Mapping[int, float],
+    window_seconds: float,
 ) -> EnergyFacts | None:
-    """Of a run; None where no power was measured at all. `nodes`: the hosts of its workers; `flops_per_second`: its score."""
-    devices = () if telemetry is None else telemetry.devices
+    """Of a run's valid window; None where no power was measured at all.
+
+    `nodes`: the hosts of its workers; `flops_per_second`: its score; `there`: seconds in the window that each worker was there.
+    A worker that was not there has no device in any figure. A host stands there all the time.
+    """
+    devices = [] if telemetry is None else [one for one in telemetry.devices if one.worker in there]
     accelerators = [one for one in devices if one.device.kind == "accelerator"]
     hosts = _once_a_host([one for one in devices if one.device.kind == "host"])
+
+    def of(scope: str, some: Sequence[DeviceTelemetry], seconds: Sequence[float]) -> Energy | None:
+        return _energy(scope, some, seconds, window_seconds, flops_per_second)
+
     found = [
-        _energy("meters", [meter.window for meter in meters], flops_per_second),
-        _energy("accelerators", accelerators, flops_per_second),
-        _energy("processors", hosts, flops_per_second),
+        of("meters", [meter.window for meter in meters], [window_seconds] * len(meters)),
+        of("accelerators", accelerators, [there[one.worker] for one in accelerators]),
+        of("processors", hosts, [window_seconds] * len(hosts)),
     ]
     scopes = tuple(one for one in found if one is not None)
     if not scopes:
@@ -98,25 +111,35 @@ def energy_doubts(facts: EnergyFacts) -> tuple[Doubt, ...]:
     )
 
 
-def _energy(scope: str, devices: Sequence[DeviceTelemetry], flops_per_second: float | None) -> Energy | None:
+def _energy(
+    scope: str,
+    devices: Sequence[DeviceTelemetry],
+    there: Sequence[float],
+    window_seconds: float,
+    flops_per_second: float | None,
+) -> Energy | None:
+    """`there`: of each device the seconds in the window that it was there."""
     known = [one for one in devices if one.energy_joules is not None]
     if not known:
         return None
     is_whole = len(known) == len(devices)
-    watts = math.fsum(one.power_mean_watts or 0.0 for one in known) if is_whole else None
+    watts = None
+    if is_whole and window_seconds > 0:
+        joules = ((one.power_mean_watts or 0.0) * seconds for one, seconds in zip(devices, there, strict=True))
+        watts = math.fsum(joules) / window_seconds
     both = [one for one in known if one.both_counted_joules is not None and one.both_sampled_joules is not None]
     counted = math.fsum(one.both_counted_joules or 0.0 for one in both) if both else None
     sampled = math.fsum(one.both_sampled_joules or 0.0 for one in both) if both else None
     apart = [(one.energy_disagreement, one) for one in both if one.energy_disagreement is not None]
     worst = max(apart, key=lambda pair: abs(pair[0]), default=None)
     seconds = math.fsum(one.energy_seconds for one in devices)
-    whole = math.fsum(one.seconds_measured + one.seconds_missing for one in devices)
+    whole = math.fsum(there)
     shares = [(one.energy_counted_share or 0.0) * one.energy_seconds for one in known]
     return Energy(
         scope=scope,
         devices=len(devices),
         joules=math.fsum(one.energy_joules or 0.0 for one in known) if is_whole else None,
-        measured_share=seconds / whole if whole > 0 else 0.0,
+        measured_share=min(1.0, seconds / whole) if whole > 0 else 0.0,
         watts=watts,
         counted_joules=counted,
         sampled_joules=sampled,

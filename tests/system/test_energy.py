@@ -68,7 +68,7 @@ def recorded(
 
 
 def accelerators(telemetry: Telemetry, score: float = 3e12) -> Energy:
-    facts = energy_facts(telemetry, (), {"n0"}, score)
+    facts = energy_facts(telemetry, (), {"n0"}, score, {0: 100.0}, 100.0)
     assert facts is not None
     return next(one for one in facts.scopes if one.scope == "accelerators")
 
@@ -130,7 +130,7 @@ def test_counters_and_samples_that_differ_by_more_than_a_twentieth_are_doubted_b
         lambda at, index: {"power_watts": (300.0, 280.0)[index], "energy_joules": 300.0 * at},
         devices=2,
     )
-    facts = energy_facts(telemetry, (), {"n0"}, 3e12)
+    facts = energy_facts(telemetry, (), {"n0"}, 3e12, {0: 100.0}, 100.0)
 
     assert facts is not None
     (doubt,) = energy_doubts(facts)
@@ -169,7 +169,30 @@ def test_a_device_without_any_figure_leaves_the_others_without_a_sum_that_would_
 
 
 def test_a_run_without_power_has_no_energy() -> None:
-    assert energy_facts(None, (), {"n0"}, 1e12) is None
+    assert energy_facts(None, (), {"n0"}, 1e12, {0: 100.0}, 100.0) is None
+
+
+def test_a_worker_that_was_replaced_is_no_gap_and_its_power_is_not_counted_beside_its_successors(
+    tmp_path: Path,
+) -> None:
+    """300 W until 40 s; from 50 s on another worker's 500 W; a third was gone before the window began."""
+    for worker, since, until, watts in ((0, 0, 40, 300.0), (1, 50, 100, 500.0), (2, -20, -10, 700.0)):
+        log = Log(tmp_path / f"{worker}.jsonl")
+        log.begin(
+            Session(host="n0", worker=worker, at=float(since), wall_unix=WALL, interval_seconds=1.0, devices=(gpu(),))
+        )
+        for at in range(since, until + 1):
+            log.append(float(at), WALL + at, [DeviceSample(device="GPU-0", power_watts=watts)])
+        log.close()
+    telemetry = summarise(read(tmp_path), (0.0, 100.0))
+
+    facts = energy_facts(telemetry, (), {"n0"}, 3e12, {0: 40.0, 1: 50.0}, 100.0)
+
+    assert facts is not None
+    (found,) = facts.scopes
+    assert (found.devices, found.measured_share) == (2, 1.0)
+    assert found.joules == pytest.approx(300 * 40 + 500 * 50)
+    assert found.watts == pytest.approx((300 * 40 + 500 * 50) / 100)
 
 
 activities = st.sampled_from(["epochs", "start-up", "search"])
@@ -217,7 +240,12 @@ def test_energy_is_told_apart_by_what_the_worker_was_at_and_adds_up_to_all_of_it
 
 def test_sensors_inside_nodes_reach_no_level_and_say_what_is_missing(tmp_path: Path) -> None:
     facts = energy_facts(
-        recorded(tmp_path, lambda at, _: {"power_watts": 300.0, "energy_joules": 300.0 * at}), (), {"n0"}, 3e12
+        recorded(tmp_path, lambda at, _: {"power_watts": 300.0, "energy_joules": 300.0 * at}),
+        (),
+        {"n0"},
+        3e12,
+        {0: 100.0},
+        100.0,
     )
 
     assert facts is not None
@@ -299,7 +327,7 @@ def table_of(watts: Curve, joules: Curve | None, seconds: range) -> str:
 
 def facts_of(folder: Path, nodes: int = 16) -> EnergyFacts:
     meters = read_meters(folder, WALL, (10.0, 110.0), 120.0)
-    facts = energy_facts(None, meters, {f"n{index}" for index in range(nodes)}, 5e13)
+    facts = energy_facts(None, meters, {f"n{index}" for index in range(nodes)}, 5e13, {}, 100.0)
     assert facts is not None
     return facts
 

@@ -1,0 +1,79 @@
+"""The waterfall's joules against telemetry whose power is known: constant, so that seconds and joules are one figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+
+from aiperf.journal.events import AnyEvent, RunEnded, WorkerJoined, WorkerLost
+from aiperf.report.facts import Report
+from aiperf.report.gather import Spans, gather
+from aiperf.system.log import Look, Record, Sample, Session
+from aiperf.system.sampler import Device
+from aiperf.system.telemetry import Telemetry, summarise
+from tests.report.journals import Shape, invented
+
+WATTS = 300.0
+LOSSY = invented(Shape(workers=4, lose_worker_at=70.0, end=120.0, ends="interrupted"))
+
+
+def planted(events: Sequence[AnyEvent], blind: int | None = None) -> Iterator[Record]:
+    """A look each second at every accelerator of every worker, and one at each edge of its time; a blind worker's give none."""
+    end = next(event.at for event in events if isinstance(event, RunEnded))
+    for joined in (event for event in events if isinstance(event, WorkerJoined)):
+        left = next((e.at for e in events if isinstance(e, WorkerLost) and e.worker == joined.worker), end)
+        devices = tuple(
+            Device(id=f"GPU-{joined.worker}-{index}", kind="accelerator", index=index) for index in range(joined.ranks)
+        )
+        session = Session(
+            host=joined.host,
+            worker=joined.worker,
+            at=joined.at,
+            wall_unix=joined.at,
+            interval_seconds=1.0,
+            devices=devices,
+            accelerators=joined.ranks,
+        )
+        yield session
+        for at in (joined.at, *range(math.ceil(joined.at) + 1, math.ceil(left)), left):
+            for device in devices:
+                watts = None if joined.worker == blind else WATTS
+                yield Sample(session, device, Look(device=device.id, at=at, wall_unix=at, power_watts=watts))
+
+
+def report_with(records: Iterator[Record]) -> Report:
+    def measured(window: tuple[float, float], offsets: Mapping[str, float], at_work: Spans) -> Telemetry:
+        return summarise(records, window, at_work())
+
+    return gather(LOSSY, measured)
+
+
+def test_the_joules_of_all_activities_are_those_that_were_measured() -> None:
+    report = report_with(planted(LOSSY))
+    fallen, energy = report.losses, report.energy
+
+    assert fallen is not None and energy is not None
+    assert fallen.energy_of == "accelerators"
+    assert fallen.joules == pytest.approx(energy.best.joules)
+    assert math.fsum(part.joules for part in fallen.energy) == pytest.approx(fallen.joules)
+    for part in fallen.energy:
+        assert part.joules == pytest.approx(WATTS * part.device_seconds), part.activity
+
+
+def test_a_part_that_is_told_apart_has_the_joules_of_its_seconds_and_one_that_is_not_has_none() -> None:
+    fallen = report_with(planted(LOSSY)).losses
+
+    assert fallen is not None
+    told = {loss.name: loss for loss in fallen.losses if loss.joules is not None}
+    assert {"search", "lost attempts"} <= set(told) <= {"search", "lost attempts", "done again", "end of the run"}
+    for loss in told.values():
+        assert loss.joules == pytest.approx(WATTS * loss.accelerator_seconds, rel=1e-6), loss.name
+
+
+def test_one_accelerator_that_tells_no_power_leaves_the_waterfall_without_joules() -> None:
+    fallen = report_with(planted(LOSSY, blind=2)).losses
+
+    assert fallen is not None
+    assert (fallen.joules, fallen.energy) == (None, ())

@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, its name under runs/, or a journal file")
     parser.add_argument("--all", action="store_true", help="make every proposal again, not a sample")
     parser.add_argument("--sample", type=int, metavar="N", help="how many (100)")
+    parser.add_argument(
+        "--followed", metavar="RUN", help="the run that it follows (follow=), which its trials are held to"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -42,7 +45,9 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     if sample < 0:
         raise BadConfiguration(f"--sample is a number of proposals, at least 0; found {sample}")
     path = Path(arguments.run)
-    found = verify(path if path.is_file() else run_folder(arguments.run), None if arguments.all else sample)
+    followed = None if arguments.followed is None else run_folder(arguments.followed)
+    run = path if path.is_file() else run_folder(arguments.run)
+    found = verify(run, None if arguments.all else sample, followed)
     if arguments.json:
         print(json.dumps(asdict(found) | {"is_sound": found.is_sound}, indent=2))
     else:

@@ -128,11 +128,10 @@ def _order(event: ProposalRequested) -> Propose:
     )
 
 
-def check_followed(first: RunStarted, work: Followed | None, last_hash: str | None) -> None:
-    """Raises CannotFollow unless a run's proposals can be made again from what is given: those of one that follows another are
-    made of that one's journal. `last_hash`: of the journal that `work` was read from."""
-    if first.follows is None:
-        return
+def check_followed(first: RunStarted, work: Followed | None, last_hash: str | None) -> Followed:
+    """Gives `work` where it is the run that this one follows, of which its proposals are made again; else raises CannotFollow.
+    `last_hash`: of the journal that `work` was read from."""
+    assert first.follows is not None, "its caller has looked"
     there = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
     if work is None:
         raise CannotFollow(
@@ -144,18 +143,17 @@ def check_followed(first: RunStarted, work: Followed | None, last_hash: str | No
             f"proposals of a run are made again from the journal that it follows, {there}; found '{work.first.run}' with "
             f"the hash {(last_hash or '')[:12]}…"
         )
+    return work
 
 
 class FollowedAgain:
     """Makes the proposals of a run that follows another again, of that one's trials: `take` each event, with the run as it
     stood before it."""
 
-    def __init__(self, started: RunStarted, followed: Followed | None, followed_hash: str | None) -> None:
-        """Raises CannotFollow where these are not the trials of the run that it follows."""
-        check_followed(started, followed, followed_hash)
-        assert followed is not None, "it was refused before"
+    def __init__(self, started: RunStarted, agenda: Agenda) -> None:
+        """`agenda`: of the run that it follows, as it stands before the first of its events (`check_followed`)."""
         self.history = History(space_of(started))
-        self._agenda = Agenda(followed.trials)
+        self._agenda = agenda
         self._turns: dict[int, bool] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
@@ -207,7 +205,9 @@ def verify_proposals(
     for run, event in replay(events):
         if again is None:
             assert isinstance(event, RunStarted), "a replay begins with it"
-            follows = event.follows is not None
-            again = FollowedAgain(event, followed, followed_hash) if follows else ProposalsAgain(event, proposer)
+            if event.follows is None:
+                again = ProposalsAgain(event, proposer)
+            else:
+                again = FollowedAgain(event, Agenda(check_followed(event, followed, followed_hash).trials))
         elif (verified := again.take(run, event)) is not None:
             yield verified

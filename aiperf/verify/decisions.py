@@ -19,10 +19,12 @@ from aiperf.journal.events import (
     RunResumed,
     TrialFailed,
     TrialFinished,
+    TrialProposed,
     TrialRejected,
     TrialStarted,
     WorkerLost,
 )
+from aiperf.rules.agenda import Agenda
 from aiperf.rules.decide import (
     Command,
     DropCheckpoint,
@@ -52,7 +54,9 @@ class Decisions:
 
     looks_at_epochs = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, agenda: Agenda | None = None) -> None:
+        """`agenda`: of a run that follows another, what it is to train."""
+        self._agenda = agenda
         # Intervals of work, which end a silence, are not shown here.
         run.limits.silence_seconds = math.inf
         self._notes = Notes("decisions", LAW, "decisions")
@@ -64,6 +68,8 @@ class Decisions:
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         """The event, and the run as it stands before it."""
+        if self._agenda is not None and isinstance(event, TrialProposed | TrialRejected):
+            return  # the driver's own answer to the request before it
         goes_with, self._goes_with = self._goes_with, None
         if type(event) is EpochFinished and not self._called_for and self._due_since is None:
             return  # nearly all lines
@@ -84,6 +90,8 @@ class Decisions:
 
     def after(self, run: Run, event: AnyEvent) -> None:
         """The run as it stands after the event: what the rules call for next, once the last call is carried out."""
+        if self._agenda is not None:
+            self._agenda.take(event)
         if _is_due(run):
             self._due_since = event.at if self._due_since is None else self._due_since
         else:
@@ -98,10 +106,10 @@ class Decisions:
         self._due_since = None
         expected = self._called_for
         if not (expected and _is(expected[0], event, run)):
-            expected = decide(run, event.at)
+            expected = decide(run, event.at, self._agenda)
             if not (expected and _is(expected[0], event, run)):
                 # the time it was decided at lies between the line before and this one
-                expected = decide(run, run.at)
+                expected = decide(run, run.at, self._agenda)
         if self._called_for and expected is not self._called_for:
             if isinstance(expected[0] if expected else None, End):
                 pass  # the declared end came in between
@@ -116,11 +124,11 @@ class Decisions:
 
     def _heard(self, line: int, run: Run, event: AnyEvent) -> None:
         if self._called_for and not isinstance(self._called_for[0], End):
-            if not isinstance(next(iter(decide(run, event.at)), None), End):
+            if not isinstance(next(iter(decide(run, event.at, self._agenda)), None), End):
                 self._left_out(line, event)
             self._called_for = []
         if self._due_since is not None and event.at - self._due_since > LATE_SECONDS:
-            due = decide(run, event.at)
+            due = decide(run, event.at, self._agenda)
             if due and not isinstance(due[0], End):
                 self._notes.add(
                     line, LAW, f"{_words(due[0])} has been called for since {self._due_since:.3f} s, and was not done"
@@ -166,13 +174,14 @@ def _is(command: Command, event: AnyEvent, run: Run) -> bool:
                 event.batch_size == run.trials[event.trial].batch_size
             )
         case Request(), ProposalRequested():
-            return (event.number, event.worker, event.round, event.seed, event.starting_network, event.spare) == (
-                command.number,
+            asked = (event.worker, event.round, event.seed, event.starting_network, event.spare, event.follows)
+            return event.number == command.number and asked == (
                 command.worker,
                 command.round,
                 command.seed,
                 command.starting_network,
                 command.spare,
+                command.follows,
             )
         case Finish(), TrialFinished():
             return (event.trial, event.reason) == (command.trial, command.reason)

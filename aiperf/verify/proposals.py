@@ -7,14 +7,13 @@ rare (docs/searchers.md): where most of a sample is unequal, by equal versions, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiperf.journal.events import AnyEvent, RunResumed, RunStarted, TrialProposed, WorkerJoined
 from aiperf.journal.messages import Proposed
-from aiperf.rules.proposals import Proposer
 from aiperf.rules.state import Run
-from aiperf.rules.verify_proposals import ProposalsAgain, VerifiedProposal
+from aiperf.rules.verify_proposals import FollowedAgain, ProposalsAgain, VerifiedProposal
 from aiperf.system.describe import versions
 from aiperf.system.processor import cpu_model
 from aiperf.verify.check import Notes
@@ -31,11 +30,11 @@ class ProposalsMadeAgain:
 
     looks_at_epochs = False  # they are no news to a search
 
-    def __init__(self, started: RunStarted, proposer: Proposer, numbers: Collection[int], requested: int) -> None:
-        """`numbers`: which are made again, of so many. Raises OtherRules where they follow from other rules."""
+    def __init__(self, started: RunStarted, again: ProposalsAgain | FollowedAgain, requested: int) -> None:
+        """`again`: makes those that are looked at, of so many that were `requested`."""
         self._notes = Notes("proposals", LAW, "proposals")
         self._notes.of = requested
-        self._again = ProposalsAgain(started, proposer, numbers)
+        self._again = again
         self._unequal: list[tuple[int, VerifiedProposal]] = []
         self._machines: list[Mapping[str, Any]] = [started.machine]
 
@@ -89,10 +88,14 @@ def _difference(verified: VerifiedProposal) -> str:
     """What of a proposal came out otherwise."""
     recorded, anew = verified.recorded, verified.anew
     if isinstance(recorded, TrialProposed) and isinstance(anew, Proposed):
+        if recorded.follows != verified.follows:
+            return f"follows {recorded.follows!r}, by the followed journal {verified.follows!r}"
         for name in ("searcher", "parent", "batch_size", "kernel_size", "tuned_by", "pruned", "morphs"):
             was, now = getattr(recorded, name), getattr(anew, name)
             if was != (list(now) if isinstance(now, tuple) else now):
                 return f"{name} {was!r}, made again {now!r}"
+    if not verified.is_in_turn:
+        return "of a trial of the followed run whose turn it was not"
     was_words = "a trial" if isinstance(recorded, TrialProposed) else f"rejected ({recorded.reason})"
     if verified.rejected is not None:
         return f"{was_words}, made again rejected ({verified.rejected.reason})"

@@ -15,13 +15,16 @@ import msgspec
 
 from aiperf.config import from_plain
 from aiperf.errors import AiperfError
-from aiperf.journal.events import AnyEvent, EpochFinished, Progress, RunStarted
-from aiperf.journal.journal import read_again
+from aiperf.journal.events import AnyEvent, EpochFinished, FollowedRun, Progress, RunStarted
+from aiperf.journal.journal import folding, read, read_again
+from aiperf.rules.agenda import Agenda
 from aiperf.rules.evolve import evolve
+from aiperf.rules.followed import followed
 from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
+from aiperf.rules.verify_proposals import FollowedAgain, ProposalsAgain, check_followed
 from aiperf.verify.check import Notes
 from aiperf.verify.decisions import Decisions
 from aiperf.verify.finding import Checked
@@ -83,6 +86,8 @@ class Looked:
     """Trials of which what the search was told is worked out again."""
     built: tuple[int, ...]
     """Trials whose architectures are built again."""
+    followed: Path | None = None
+    """The folder of the run that this one follows; None: it was not given, or it follows none."""
 
 
 def follow(path: Path, looked: Looked) -> tuple[Checked, ...]:
@@ -129,27 +134,46 @@ def _checks(run: Run, looked: Looked) -> tuple[Decisions | None, Sequence[CheckO
     """In the order in which they are shown; the last of them keeps the history, and takes each line in."""
     started = run.started
     is_ours = started.proposal_rules == RULES
-    proposals = _proposals(started, looked)
-    # What such a run decides and proposes is made again from the journal that it follows.
-    is_free = is_ours and started.follows is None
-    decisions = Decisions(run) if is_free else None
+    agenda: Agenda | None = None
+    why_not: str | None = None
+    if started.follows is not None:
+        agenda, why_not = _agenda(started, started.follows, looked.followed)
+    proposals = _proposals(started, looked, agenda, why_not)
+    # What a run that follows another decides is told by that one's journal as well.
+    decisions = Decisions(run, agenda) if is_ours and why_not is None else None
     return decisions, (
         *([] if decisions is None else [decisions]),
         Results(frozenset(looked.told), is_ours=is_ours),
-        Graphs(run, proposals.history, frozenset(looked.built), is_ours=is_free),
+        Graphs(run, proposals.history, frozenset(looked.built), is_ours=is_ours and started.follows is None),
         proposals,
     )
 
 
-def _proposals(started: RunStarted, looked: Looked) -> ProposalsMadeAgain | _HistoryAlone:
-    if started.follows is not None:
-        there = f"'{started.follows.run}' (hash {started.follows.last_hash[:12]}…)"
-        return _HistoryAlone(
-            started, f"not checkable without the journal that the run follows, {there}", looked.requested
-        )
+def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> tuple[Agenda | None, str | None]:
+    """What a run that follows another had to train, of that one's journal; else why it cannot be told."""
+    there = f"the run that it follows, '{follows.run}' (hash {follows.last_hash[:12]}…)"
+    if folder is None:
+        return None, f"not checkable without the journal of {there}: --followed RUN"
     try:
-        proposer = _proposer(started)
-        return ProposalsMadeAgain(started, proposer, frozenset(looked.proposals), looked.requested)
+        reader = read(folder, follows.lines)
+        with folding(reader):
+            work = followed(reader)
+        check_followed(started, work, reader.reading.chain.decode())
+    except AiperfError as error:
+        return None, str(error)
+    return Agenda(work.trials), None
+
+
+def _proposals(
+    started: RunStarted, looked: Looked, agenda: Agenda | None, why_not: str | None
+) -> ProposalsMadeAgain | _HistoryAlone:
+    if why_not is not None:
+        return _HistoryAlone(started, why_not, looked.requested)
+    if agenda is not None:
+        return ProposalsMadeAgain(started, FollowedAgain(started, Agenda(agenda.trials)), looked.requested)
+    try:
+        again = ProposalsAgain(started, _proposer(started), frozenset(looked.proposals))
+        return ProposalsMadeAgain(started, again, looked.requested)
     except AiperfError as error:
         return _HistoryAlone(started, str(error), looked.requested)
 

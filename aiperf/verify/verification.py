@@ -33,16 +33,17 @@ TOLD = 1000
 """Trials of which what the search was told is worked out again, at a thousandth of a second each."""
 
 
-def verify(path: Path, sample: int | None = drawing.DEFAULT) -> Verification:
+def verify(path: Path, sample: int | None = drawing.DEFAULT, followed: Path | None = None) -> Verification:
     """Verifies a run's journal; its folder will do for the path. `sample`: proposals that are made again, None: all.
+    `followed`: the folder of the run that it follows, of which its proposals are made again, all of them.
 
     Raises:
         NoSuchRun: there is no journal, or nothing in it.
         JournalDamaged: it is of a schema that this release does not read.
     """
     journal = path / NAME if path.is_dir() else path
-    looked = looked_at(journal, sample)
-    lines, followed = _both(journal, looked)
+    looked = looked_at(journal, sample, followed)
+    lines, by_rules = _both(journal, looked)
     work_log = lines.work_log
     return Verification(
         path=str(path),
@@ -53,14 +54,14 @@ def verify(path: Path, sample: int | None = drawing.DEFAULT) -> Verification:
         sample=looked.proposals if lines.is_whole else (),
         checks=(
             *lines.checked,
-            *followed,
+            *by_rules,
             *(_of_the_whole(journal, work_log, looked.chain, sample) if lines.is_whole else ()),
         ),
         score=score(work_log) if work_log.started is not None and lines.is_whole else None,
     )
 
 
-def looked_at(journal: Path, sample: int | None) -> Looked:
+def looked_at(journal: Path, sample: int | None, followed: Path | None = None) -> Looked:
     """What is looked at of what is costly: drawn by the journal's last hash; `sample`: proposals, None: all of everything."""
     chain, requested = "", 0
     if journal.is_file():
@@ -68,6 +69,7 @@ def looked_at(journal: Path, sample: int | None) -> Looked:
     return Looked(
         chain=chain,
         requested=requested,
+        followed=followed,
         proposals=drawing.drawn(chain, requested, sample),
         told=drawing.drawn(chain, requested, None if sample is None else TOLD),
         built=drawing.drawn(chain, requested, None if sample is None else BUILT),

@@ -274,3 +274,28 @@ def test_only_xids_of_hardware_are_told_each_once_and_by_device() -> None:
     ]
 
     assert hardware_xids(lines) == {"3b:00": [79], "af:00": [48]}
+
+
+DESCRIBE = """
+import sys, msgspec
+from aiperf.system.description.accelerators import accelerators
+sys.stdout.buffer.write(msgspec.json.encode(accelerators()))
+"""
+
+
+def test_a_description_holds_what_the_driver_tells_and_why_of_the_rest(invented_driver: Path) -> None:
+    told = msgspec.json.decode(
+        subprocess.run(
+            [sys.executable, "-c", DESCRIBE],
+            env=os.environ | {"LD_LIBRARY_PATH": str(invented_driver)},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+    )
+
+    first, second = told["nvidia"]["devices"]
+    assert (told["nvidia"]["cuda"], told["nvidia"]["topology"]) == ("12.4", {"0-1": "one NUMA node"})
+    assert (first["vbios"], first["nvlinks"]) == ("92.00.45.00.06", "3 up")
+    assert second["vbios"].startswith("not readable: ") and first["pcie"].startswith("not readable: ")
+    assert [each["driver"] for each in told["devices"]] == [told["devices"][0]["driver"]] * 2
+    assert "GPU-" not in msgspec.json.encode(told).decode()  # serial numbers are no part of a kind of node

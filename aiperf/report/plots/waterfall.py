@@ -15,7 +15,9 @@ from aiperf.report.words import energy_by_activity, largest_losses, waterfall_to
 from aiperf.units import count, duration, flops_per_second, scale, share
 
 ROW_INCHES = 0.27
-ENERGY_INCHES = 1.1
+ENERGY_INCHES = 1.4
+ENERGY_COLUMNS = 4
+"""Of its legend: more would be wider than the bar."""
 ENERGY_COLOURS = tuple(one.light for one in (BLUE, AMBER, PURPLE, VERMILION, IDLE, MUTED, LINE))
 """Of epochs, start-up, search, and what follows in the waterfall's order."""
 COLUMNS = (48, 122, 198)
@@ -106,7 +108,15 @@ def _energy(axes: Axes, fallen: Waterfall) -> None:
     axes.set_xlim(0, max(fallen.joules / unit, 1e-9))
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"{unit_name}, {fallen.energy_of}")
-    legend_above(axes, handles)
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=ENERGY_COLUMNS,
+        borderaxespad=0.2,
+        handlelength=1.0,
+        columnspacing=1.2,
+    )
 
 
 def _columns(axes: Axes, fallen: Waterfall, rows: int) -> None:

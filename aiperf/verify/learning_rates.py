@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from aiperf.errors import AiperfError
 from aiperf.journal.events import EpochFinished, RunStarted
 from aiperf.train.learning_rate import learning_rate
 from aiperf.train.trainer_config import TrainerConf
@@ -46,7 +47,7 @@ class LearningRates:
         trainer: Any = event.config.get("trainer")
         try:
             conf = msgspec.convert(trainer, TrainerConf)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, AiperfError) as error:
             self._notes.not_checked = f"the trainer's configuration is none of this release ({error})"
             return
         if conf.decay_epochs is None:

@@ -17,6 +17,7 @@ from aiperf.journal.journal import Reader, folding
 from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, Handler, Notes
 from aiperf.verify.clocks import Clocks
+from aiperf.verify.data_set import OfTheDataSet
 from aiperf.verify.edges import Edges
 from aiperf.verify.finding import Checked
 from aiperf.verify.images import Images
@@ -26,6 +27,7 @@ from aiperf.verify.machines import Machines
 from aiperf.verify.plan import Plan
 from aiperf.verify.presence import Presence
 from aiperf.verify.rates import Rates
+from aiperf.verify.releases import Releases
 from aiperf.verify.weights import Weights
 
 LAW = "every line follows from the one before it by its hash, is an event of its schema, and keeps the laws of reading"
@@ -53,6 +55,8 @@ def read_lines(path: Path) -> Lines:
     attempts = Attempts()
     rates = Rates()
     checks: tuple[Check, ...] = (
+        Releases(),
+        OfTheDataSet(),
         Plan(),
         Presence(),
         Machines(),

@@ -16,6 +16,7 @@ from aiperf.verify.finding import Checked
 
 LAW = "what is said of a machine in one place is said of it in the others"
 VERSIONS = "a host has one version of each library while it is up"
+HOST = "a line and the machine in it are of one host, and who is on the driver's host shares its boot"
 PROCESSOR = "who shares a boot shares a processor and a kernel"
 DEVICE = "a worker without accelerators, which has measured its processor, is of that processor"
 DATA = "each node without a fault has the data set of the first line"
@@ -34,6 +35,8 @@ class Machines:
         """The first machine that was described on each boot."""
         self._versions: dict[str, Mapping[str, str]] = {}
         """Of each host, as its description or its preflight said last."""
+        self._driver_host: object = None
+        self._driver_boot: object = None
         self._data: object = None
         self._configured: object = None
         self._devices: dict[int, str] = {}
@@ -66,6 +69,9 @@ class Machines:
         self._driver(line, event)
 
     def _driver(self, line: int, event: RunStarted | RunResumed) -> None:
+        self._driver_host, self._driver_boot = event.machine.get("host"), event.machine.get("boot_id")
+        if event.boot_id is not None and self._driver_boot not in (None, event.boot_id):
+            self._notes.add(line, HOST, f"boot {event.boot_id!r}; its machine's is {self._driver_boot!r}")
         self._versions.clear()  # an environment may be changed while no driver is there
         said = event.machine.get("versions")
         # Which sources a driver runs stands in its line alone: a host's description knows its libraries.
@@ -77,6 +83,13 @@ class Machines:
     def _joined(self, line: int, event: WorkerJoined) -> None:
         self._machine(line, event.machine)
         self._devices[event.worker] = event.device
+        host, boot = event.machine.get("host", event.host), event.machine.get("boot_id")
+        if host != event.host:
+            self._notes.add(line, HOST, f"worker {event.worker} is on {event.host!r}; its machine is {host!r}")
+        if host == self._driver_host and boot != self._driver_boot:
+            self._notes.add(
+                line, HOST, f"worker {event.worker}: boot {boot!r}; the driver's, there, is {self._driver_boot!r}"
+            )
         model = event.machine.get("cpu_model")
         if MEASURED in event.machine and event.device != model:
             self._notes.add(line, DEVICE, f"worker {event.worker}: {event.device!r}; its processor is {model!r}")

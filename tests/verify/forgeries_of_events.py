@@ -190,3 +190,11 @@ def spliced(lines: list[Line], rng: Random) -> None:
     lines[here + 1 :] = rest
     lines[-1]["at"] = max(lines[-1]["at"], lines[0]["duration_seconds"])
     reposition(lines)
+
+
+@kind("a worker on the driver's host told as on another", "machines")
+def moved_off_the_master(lines: list[Line], rng: Random) -> None:
+    """A ranked run's master does no accelerator's work: its host's name or its boot is changed, where the worker says it."""
+    machine = lines[drawn(lines, rng, "WorkerJoined")]["machine"]
+    name = rng.choice(["host", "boot_id"])
+    machine[name] = "node-17" if name == "host" else "00000000-0000-0000-0000-000000000000"

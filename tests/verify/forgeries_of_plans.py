@@ -177,3 +177,28 @@ def lineage(proposals: dict[int, Line], number: int | None) -> list[Line]:
         found.insert(0, proposals[number])
         number = proposals[number]["parent"]
     return found
+
+
+@kind("a training image more than the data set has", "data set")
+def one_image_more(lines: list[Line], rng: Random) -> None:
+    """So few that every epoch keeps its whole steps."""
+    lines[0]["dataset"]["training_images"] += rng.randint(1, 20)
+
+
+@kind("called another data set", "data set")
+def other_data_set(lines: list[Line], rng: Random) -> None:
+    name, value = rng.choice([("name", "imagenet"), ("is_full_imagenet", True), ("noise", 0.5)])
+    lines[0]["dataset"][name] = value
+
+
+@kind("called of other rules, which nobody here can follow", "release")
+def other_rules(lines: list[Line], rng: Random) -> None:
+    lines[0]["proposal_rules"] = rng.choice([1, 2, 3, 5, 9])
+
+
+@kind("called of an older release, schema and rules", "release")
+def older_release(lines: list[Line], rng: Random) -> None:
+    lines[0].update(schema=2, proposal_rules=3)
+    for line in lines:
+        if line["event"] == "RunResumed":
+            line["schema"] = 2

@@ -124,6 +124,22 @@ def test_both_agree_whatever_the_intervals_are(drawn: list[tuple[float, float, i
     both(one_trial(prepared(0, 2.0), *sorted(works, key=lambda work: work.at), ended(131.0)))
 
 
+@pytest.mark.parametrize(("accuracy", "at"), [(1.0, 40.0), (0.7, 100.0), (0.9, 100.5)])
+def test_both_agree_on_the_best_error_on_evaluations_after_the_window_and_on_attempts_of_fewer_ranks(
+    accuracy: float, at: float
+) -> None:
+    """No error below half an image; none of an evaluation past the declared end; busy time of the ranks that took part."""
+    both(
+        one_trial(
+            msgspec.structs.replace(prepared(0, 2.0), ranks=1),
+            interval(0, 2.0, 30.0, 100, 50, busy=27.0),
+            evaluated(0, 30.0, 0.3),
+            evaluated(0, at, accuracy, epoch=2),
+            ended(101.0),
+        )
+    )
+
+
 def test_both_agree_on_what_it_is_to_be_begun_again() -> None:
     """By a later attempt, by a smaller batch, by both in turn, and by an attempt that never got to the epoch."""
     both(

@@ -182,11 +182,9 @@ def _tied(placed: Sequence[Entry], by: Metric) -> dict[str, tuple[int, int]]:
     if by is not metric("score"):
         return {}
     known = [
-        (
-            entry.flops_per_second or 0.0,
-            of_one_run(entry.flops_per_second, entry.flops_per_second_interval, entry.interval_freedom),
-        )
+        (score, of_one_run(score, entry.flops_per_second_interval, entry.interval_freedom))
         for entry in placed
+        if (score := entry.flops_per_second) is not None  # none that has a place is without
     ]
     return {
         entry.folder: (one.best_place, one.worst_place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from aiperf.leaderboard.csv_file import csv_text
-from aiperf.leaderboard.entry import Ends, Power
+from aiperf.leaderboard.entry import Accelerators, Ends, Power
 from aiperf.leaderboard.json_file import json_text
 from aiperf.leaderboard.leaderboard import Leaderboard, Unread, leaderboard
 from aiperf.leaderboard.markdown import escaped, markdown
@@ -22,6 +23,7 @@ from aiperf.leaderboard.metric import METRICS, metric
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.terminal import lines
 from aiperf.plain import plain
+from aiperf.system.telemetry import Doubt
 from tests.leaderboard.entries import QUICK, entry
 from tests.leaderboard.runs import FORMULA, HOSTILE, LONG, SCRIPT
 
@@ -60,6 +62,24 @@ def test_no_name_becomes_a_tag_of_the_page() -> None:
     assert parsed.tags.count("script") == 1
     assert "img" not in parsed.tags and parsed.handlers == []
     assert SCRIPT in parsed.shown and LONG in parsed.shown
+
+
+def test_no_text_of_a_journal_becomes_a_tag_wherever_it_stands() -> None:
+    texts: dict[str, Any] = dict.fromkeys(
+        ("system", "site", "release", "peak_source", "config_hash", "rules_heading"), SCRIPT
+    )
+    texts |= {"rules_not_met": (SCRIPT,), "warnings": (Doubt(SCRIPT, "doubt"),)}
+    texts |= {"accelerators": (Accelerators(SCRIPT, 8),), "power": Power(1.0, 1.0, SCRIPT, 1)}
+    other = replace(QUICK, options=((SCRIPT, SCRIPT),), dataset=SCRIPT, start=SCRIPT)
+    runs = [
+        entry("a", folder=SCRIPT, benchmark=other, **texts),
+        entry("b", lacks=SCRIPT, benchmark=replace(other, options=()), **texts),
+    ]
+
+    parsed = Texts(page(leaderboard(runs, [Unread(SCRIPT, SCRIPT)], metric("score"))))
+
+    assert parsed.tags.count("script") == 1
+    assert "img" not in parsed.tags and parsed.handlers == []
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))

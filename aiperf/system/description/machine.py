@@ -28,7 +28,7 @@ VARIABLES = re.compile(
 )
 """Variables that change how fast or how a run computes, by how their names begin."""
 _OF_ONE_PROCESS = re.compile(
-    r"_(PID|ID|ADDRESS|IP|PORT|HOST|HOSTNAME|NODE|NAME|SESSION|DIR|FD|RANK|JOB|SOCKET|URI|URL)$"
+    r"_(PID|ID|ADDRESS|IP|PORT|HOST|HOSTNAME|NODE|NAME|SESSION|DIR|TMPDIR|FD|RANK|JOB|SOCKET|URI|URL)$"
 )
 """Such variables of Ray's and of launchers differ from process to process, and say nothing of the machine."""
 SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)

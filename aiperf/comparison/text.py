@@ -65,7 +65,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
 def _repeats(found: Repeats) -> Iterator[str]:
     yield from _names(f"{len(found.runs)} runs", found.runs)
     yield ""
-    yield _columns(("", 16), ("mean", -15), ("95 % of the mean", -24), ("CV", -9), ("95 % of the CV", -16))
+    yield _columns(("", 16), ("mean", -14), ("95 % of the mean", -23), ("CV", -9), ("95 % of the CV", -18))
     for figure, (_, of_runs) in zip(FIGURES, found.figures, strict=True):
         yield _of_repeats(figure, of_runs)
     if found.precisions:
@@ -176,13 +176,13 @@ def _shares(found: SharesOfSpread) -> Iterator[str]:
 
 def _of_repeats(figure: Figure, found: OfSide) -> str:
     if found.value is None:
-        return _columns((figure.name, 16), ("none", -15))
+        return _columns((figure.name, 16), ("none", -14))
     between = "" if found.estimate is None else figure.between(*found.estimate.interval)
-    line = [(figure.name, 16), (figure.shown(found.value), -15), (between, -24)]
+    line = [(figure.name, 16), (figure.shown(found.value), -14), (_minus(between), -23)]
     if found.spread is not None:
         of_cv = found.spread.variation_interval
         around = "" if of_cv is None else f"{100 * of_cv[0]:.2f} to {100 * of_cv[1]:.2f} %"
-        line += [(f"{100 * found.spread.variation:.2f} %", -9), (around, -16)]
+        line += [(f"{100 * found.spread.variation:.2f} %", -9), (around, -18)]
     return _columns(*line)
 
 

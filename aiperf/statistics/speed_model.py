@@ -30,6 +30,8 @@ MUCH_SHARED = 0.5
 SMALLEST_COST = 1e-6
 ROUNDS = 12
 """Costs and machines are estimated in turn; it moves no more after a few."""
+STILL = 1e-10
+"""Of a logarithm: what moves less has come to rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,15 @@ def fit(trials: Trials, kept: npt.NDArray[np.bool_] | None = None) -> SpeedModel
     for _ in range(ROUNDS):
         costs = _costs(content, seconds / np.exp(slowness[of_run]), weight)
         beside = np.log(seconds / (content @ costs))
+        former = slowness
         if is_direct:
             # Beside the estimate and not as they are: a trial that the window's edge cuts holds less validation than others.
             slowness = _direct(held[is_shared], _cell_means(beside, weight, cell, of_run, held)[is_shared])
         else:
             slowness = np.bincount(of_run, compared * beside) / np.bincount(of_run, compared)
         slowness -= slowness.mean()
+        if np.abs(slowness - former).max() < STILL:
+            break
     sums = np.bincount(cell, weight * (beside - slowness[of_run]), len(trials.cells))
     shared = np.flatnonzero(is_shared).tolist()
     return SpeedModel(

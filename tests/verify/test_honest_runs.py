@@ -77,4 +77,4 @@ def test_a_run_that_follows_another_contradicts_itself_nowhere_and_says_what_is_
 
     assert found.findings == following.findings == ()
     (left_out,) = (check.not_checked for check in following.checks if check.name == "proposals")
-    assert left_out is not None and "the journal that the run follows" in left_out
+    assert left_out is not None and "the journal of the run that it follows" in left_out

@@ -65,8 +65,9 @@ def _owners(schema: type[Any]) -> dict[str, type[Any]]:
 
 def _options(schema: type[Any], prefix: str, skip: Any) -> None:
     meanings = _docstrings(schema)
-    for field in fields(schema):
-        if field.name in skip or (field.name in ("name", "kind") and prefix):
+    is_chosen = name_of_choice(schema) is not None  # by its group: what says which is no option
+    for place, field in enumerate(fields(schema)):
+        if field.name in skip or (is_chosen and place == 0):
             continue
         if field.default is not MISSING:
             default = field.default

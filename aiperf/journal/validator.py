@@ -236,6 +236,12 @@ class Validator:
             f"the first of a worker's hosts is the one that leads, {event.host!r}",
             repr(event.hosts),
         )
+        listed = event.machine.get("accelerators", [])
+        must(
+            isinstance(listed, list) and all(isinstance(one, dict) for one in listed),
+            "a machine's accelerators are a list of objects",
+            repr(listed)[:80],
+        )
         if event.worker in self._seen_workers:
             raise Unlawful(f"a worker's number is its own for ever; {event.worker!r} joins once more")
         self._seen_workers.add(event.worker)

@@ -38,6 +38,7 @@ from aiperf.submission.inspection import HeldTo, Inspection
 from aiperf.submission.judge import inspect
 from aiperf.submission.signer import Signer
 from aiperf.system.describe import versions
+from aiperf.system.meters import FOLDER as POWER
 from aiperf.system.source import COMMIT, SOURCE, revision
 
 
@@ -98,7 +99,8 @@ def _run(
     folder: Path, into: str, parts: dict[str, Content], *, with_telemetry: bool
 ) -> tuple[SubmittedRun, RunStarted]:
     recorded = sorted((folder / TELEMETRY).glob("*.jsonl"))
-    report = report_of(folder) if with_telemetry or not recorded else _without_telemetry(folder)
+    with_samples = with_telemetry or not recorded
+    report = report_of(folder) if with_samples else _without_telemetry(folder)
     first = next(iter(read(folder)))
     assert isinstance(first, RunStarted), "the report has read it"
     parts[f"{into}/{JOURNAL}"] = folder / JOURNAL
@@ -109,6 +111,9 @@ def _run(
     held: TelemetryHeld = "none recorded" if not recorded else "included" if with_telemetry else "left out"
     if held == "included":
         parts |= {f"{into}/{TELEMETRY}/{file.name}": file for file in recorded}
+    if with_samples:
+        meters = (file for file in sorted((folder / POWER).glob("*")) if file.suffix in (".yaml", ".csv"))
+        parts |= {f"{into}/{POWER}/{file.name}": file for file in meters}
     source = {name: first.versions[name] for name in (SOURCE, COMMIT) if name in first.versions}
     submitted = SubmittedRun(
         run=first.run,

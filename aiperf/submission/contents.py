@@ -2,6 +2,7 @@
 
 MANIFEST  MANIFEST.sig  submission.json  announcements.jsonl
 runs/1/  journal.jsonl  configuration.json  system.json  report.json  report.html  telemetry/<worker>.jsonl
+         power/<meter>.yaml  power/<meter>.csv
 """
 
 from __future__ import annotations

@@ -19,15 +19,16 @@ import pytest
 from aiperf.__main__ import main
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
-from aiperf.journal.journal import NAME
+from aiperf.journal.journal import NAME, read
 from aiperf.submission.allowed import read_allowed
 from aiperf.submission.inspection import HeldTo, Inspection
 from aiperf.submission.judge import inspect
 from aiperf.submission.signer import Signer, signer_of
 from aiperf.system.source import PACKAGES, installed, revision
 from tests.cli.user import User
-from tests.submission.bundles import Members, edited, repacked, rewritten
+from tests.submission.bundles import Members, edited, members_of, repacked, rewritten
 from tests.submission.keys import allowed_file, key_file
+from tests.system.test_energy import metered
 
 SIMULATED = (
     "+cluster=simulated",
@@ -400,3 +401,19 @@ def test_a_journal_of_values_that_no_run_writes_is_judged_and_ends_in_no_traceba
     found = site.judged(repacked(site.bundle, rewritten(JOURNAL, _nested), signer_of(site.key)))
 
     assert not found.is_good
+
+
+def test_samples_of_a_sites_power_meters_go_with_the_run(site: Site, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(site.run, tmp_path / "run"))
+    begun = next(iter(read(run)))
+    assert isinstance(begun, RunStarted)
+    table = "unix_seconds,watts\n" + "".join(f"{begun.started_unix + at},2000\n" for at in range(80))
+    metered(run, table)
+
+    main(["submit", str(run), "--log", str(site.folder / "log"), "--out", str(tmp_path / "bundle")])
+
+    found = site.judged(tmp_path / "bundle", with_signers=False)
+    assert bad(found) == []
+    members = members_of(tmp_path / "bundle")
+    assert {"runs/1/power/rack7.csv", "runs/1/power/rack7.yaml"} <= members.keys()
+    assert json.loads(members["runs/1/report.json"])["energy"] is not None

@@ -50,7 +50,9 @@ class Results:
         """See `Check`."""
         notes = self._notes
         if not self._is_ours:
-            notes.not_checked = "what the search was told: by other rules than this release has"
+            notes.not_checked = (
+                "what the search was told: by other rules than this release's, or nothing, as a followed run's"
+            )
         elif self._curves < notes.examined:
             notes.not_checked = f"what the search was told, of all but {self._curves} of them (--all)"
         return notes.checked()

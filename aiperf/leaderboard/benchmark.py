@@ -22,6 +22,7 @@ from aiperf.report import words
 from aiperf.report.facts import Report
 
 Standing = Literal["division", "outside", "simulated"]
+SIMULATED: Standing = "simulated"
 
 CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
 """Of the options that the ranking judges by what came of them, those that make a benchmark another one. The others say where
@@ -33,6 +34,7 @@ class Benchmark:
     """What runs have to have in common; equal ones are the same benchmark."""
 
     standing: Standing
+    """Runs of a division, real ones that break a rule of each, or simulated ones."""
     division: str | None
     """That none of them breaks a rule of. All else is then that division's to say."""
     dataset: str
@@ -46,6 +48,11 @@ class Benchmark:
     warmup_seconds: float | None
     options: tuple[tuple[str, str], ...]
     """(name, value as it is written on the command line), in order of name."""
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether no machine did the work of its runs."""
+        return self.standing == SIMULATED
 
 
 def of_division(name: str) -> Benchmark:
@@ -62,7 +69,7 @@ def benchmark_of(report: Report) -> Benchmark:
     noise = words.noise(run.dataset)
     name = str(run.dataset.get("name", "unknown data set"))
     return Benchmark(
-        standing="simulated" if run.is_simulated else "outside",
+        standing=SIMULATED if run.is_simulated else "outside",
         division=None,
         dataset=f"{name} ({noise})" if noise else name,
         images=tuple((name, str(value)) for name, value in images.items()),
@@ -102,7 +109,7 @@ def title(benchmark: Benchmark) -> str:
     follows = "" if benchmark.follows is None else f"following {benchmark.follows}"
     parts = (benchmark.dataset, ", ".join(filter(None, lengths)), f"from {benchmark.start}", follows)
     told = " · ".join(filter(None, parts))
-    return f"Simulated: {told}" if benchmark.standing == "simulated" else told
+    return f"Simulated: {told}" if benchmark.is_simulated else told
 
 
 def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[str, str], ...]]:

@@ -72,7 +72,7 @@ def _listing(found: Leaderboard, listing: Listing, index: int) -> str:
 
 
 def _differs(listing: Listing) -> Iterator[str]:
-    if listing.benchmark.standing == "simulated":
+    if listing.benchmark.is_simulated:
         told = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
         yield note("simulated", "Simulated runs", f"<p>{told}</p>", "")
     if listing.differs:

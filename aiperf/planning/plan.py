@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from aiperf.planning.following import Following, following, require_same_work
 from aiperf.planning.worker_shape import accelerators_declared
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import bounds
-from cluster.place import ClusterConf
+from cluster.place import ClusterConf, Simulated, place_of
 from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
@@ -67,7 +68,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
 def _following(plan: Plan, word: str) -> Plan:
     """The plan with the run that it follows, which has been found to be the same work."""
     found = following(run_folder(word, plan.conf.runs))
-    simulated = plan.conf.cluster is not None and plan.conf.cluster.kind == "simulated"
+    simulated = isinstance(place_of(plan.conf.cluster, os.environ), Simulated)
     require_same_work(plan.conf, first_event(plan, "", 0.0), found.work, plan.shape.ranks, simulated=simulated)
     return replace(plan, follows=found)
 

@@ -70,6 +70,11 @@ def memory_room(membership: str, mounts: str) -> int | None:
     return min(rooms, default=None)
 
 
+def membership(proc: Path = Path("/proc")) -> str:
+    """Which groups this process is in, as the kernel says it; '' where it does not."""
+    return _text(proc / "self/cgroup") or ""
+
+
 def _texts(proc: Path) -> tuple[str, str]:
     return (proc / "self/cgroup").read_text(), (proc / "self/mountinfo").read_text()
 

@@ -14,7 +14,8 @@ from tests.data.folders import make
 from tests.drive.runs import REPOSITORY
 
 
-@pytest.mark.parametrize("executor", ["inline", pytest.param("ray", marks=[pytest.mark.slow])])
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["inline", "ray"])
 def test_a_run_with_one_corrupt_image_too_many_ends_with_the_reason_and_tries_nothing_again(
     tmp_path: Path, executor: str
 ) -> None:

@@ -38,7 +38,8 @@ def proposals(events: list[AnyEvent]) -> dict[int, TrialProposed]:
     return {event.number: event for event in events if isinstance(event, TrialProposed)}
 
 
-@pytest.mark.parametrize("executor", ["inline", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["inline", "ray"])
 def test_a_run_that_follows_does_the_same_work_trial_by_trial_and_its_score_is_valid(
     executor: str, begin: Begin
 ) -> None:

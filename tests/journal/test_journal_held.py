@@ -180,6 +180,7 @@ def test_whatever_a_mount_without_locks_answers_its_journal_is_leased(
         assert (tmp_path / f"{NAME}.lease-2").exists()
 
 
+@pytest.mark.slow
 def test_where_a_file_system_keeps_no_locks_a_lease_keeps_the_second_driver_out_until_the_first_is_gone(
     tmp_path: Path, no_locks: Path
 ) -> None:

@@ -20,7 +20,9 @@ def check(first: int) -> None:
             pytest.fail(explained(smaller(failed), keep=Path(f"failed-{seed}.jsonl")), pytrace=False)
 
 
-@pytest.mark.parametrize("first", range(0, 400, BLOCK))
+@pytest.mark.parametrize(
+    "first", [*range(0, 200, BLOCK), *(pytest.param(one, marks=pytest.mark.slow) for one in range(200, 400, BLOCK))]
+)
 def test_runs_full_of_faults_keep_every_law(first: int) -> None:
     check(first)
 

@@ -173,6 +173,7 @@ def test_a_batch_that_does_not_fit_here_is_refused_by_name_and_with_it_those_tha
     assert isinstance(events[-1], RunEnded) and events[-1].reason == "followed"
 
 
+@pytest.mark.slow
 def test_a_driver_that_dies_goes_on_with_what_is_left(tmp_path: Path) -> None:
     earlier = simulated(tmp_path / "earlier", workers=4)
 

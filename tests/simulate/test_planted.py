@@ -312,7 +312,7 @@ def a_clock_that_steps_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_ending(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.rules.decide, "_end", lambda run, now: None)
+    patch.setattr(aiperf.rules.decide, "_end", lambda run, now, agenda: None)
 
 
 def proposals_that_see_the_future(patch: pytest.MonkeyPatch) -> None:

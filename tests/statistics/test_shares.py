@@ -115,6 +115,7 @@ def test_batches_that_only_one_of_two_runs_ever_had_are_not_told_from_its_machin
     assert found["batches or machine"][0] > 0.005, "larger batches, fewer steps; the machines are one"
 
 
+@pytest.mark.slow
 def test_ten_seeds_on_machines_that_are_alike_spread_by_their_search_and_on_unlike_ones_by_the_machines(
     tmp_path: Path,
 ) -> None:

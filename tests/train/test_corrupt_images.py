@@ -74,6 +74,7 @@ def test_images_that_were_really_processed_count_and_the_others_are_named(
     assert len(skipped) < 6  # said when there are more of them, not at each step
 
 
+@pytest.mark.slow
 def test_ranks_tell_of_what_each_of_them_met_and_count_what_all_processed(root: Path, tmp_path: Path) -> None:
     group = RankGroup(CONF, images(root), encode(network()), tmp_path, accelerators=0, cores=2)
     try:

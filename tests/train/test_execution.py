@@ -184,6 +184,7 @@ def test_what_cannot_be_compiled_is_not_had_and_auto_then_trains_eagerly() -> No
     assert isinstance(words[-1], Crashed) and "no compiler on this host" in words[-1].reason
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
 def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() -> None:

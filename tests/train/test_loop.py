@@ -233,7 +233,7 @@ def test_a_diverged_trial_says_so_and_is_not_tried_again(tmp_path: Path) -> None
     assert not words[-1].retry
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_sixteen_bit_precision_keeps_weights_and_momentum_in_32(tmp_path: Path, precision: str) -> None:
     words = train(order(last_epoch=1), tmp_path, TrainerConf(threads=1, precision=precision))
 
@@ -245,6 +245,7 @@ def test_sixteen_bit_precision_keeps_weights_and_momentum_in_32(tmp_path: Path, 
     assert bool(kept.scaler) == (precision == "fp16")
 
 
+@pytest.mark.slow
 def test_a_resumed_fp16_trial_takes_its_loss_scale_up(tmp_path: Path) -> None:
     conf = TrainerConf(threads=1, precision="fp16")
     first = epochs(train(order(last_epoch=1), tmp_path, conf))

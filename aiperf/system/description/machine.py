@@ -8,6 +8,7 @@ import resource
 from collections.abc import Mapping
 from pathlib import Path
 
+from aiperf.system.control_groups import membership
 from aiperf.system.describe import container
 from aiperf.system.description.memory import boot_parameters
 from aiperf.system.description.values import Part, chosen, text, unread
@@ -15,7 +16,7 @@ from aiperf.system.description.values import Part, chosen, text, unread
 _IDENTITY = ("sys_vendor", "product_name", "product_version", "board_vendor", "board_name", "chassis_type")
 _FIRMWARE = ("bios_vendor", "bios_version", "bios_date", "bios_release", "ec_firmware_release")
 _BOOT = frozenset({
-    "mitigations", "nosmt", "isolcpus", "nohz_full", "rcu_nocbs", "skew_tick", "idle", "numa_balancing", "cgroup_no_v1",
+    "mitigations", "nosmt", "isolcpus", "nohz_full", "rcu_nocbs", "skew_tick", "idle", "numa_balancing",
     "transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz", "iommu", "intel_iommu", "amd_iommu", "pcie_aspm",
     "processor.max_cstate", "intel_idle.max_cstate", "intel_pstate", "amd_pstate", "tsc", "clocksource",
 })  # fmt: skip
@@ -96,7 +97,7 @@ def container_of(environment: Mapping[str, str], root: Path, proc: Path) -> Part
     own = text(root / "run/.containerenv")
     image = re.search(r'^image="(.*)"$', own, re.MULTILINE)
     named = next((environment[name] for name in _IMAGES if environment.get(name)), None)
-    groups = text(proc / "self/cgroup")
+    groups = membership(proc)
     by_group = next((name for mark, name in _MARKS if mark in groups), None)
     runtime = container(environment, root) or by_group
     if runtime is None:

@@ -28,6 +28,7 @@ def joining(folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "aiperf", "join", str(folder)], stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 def test_a_node_joins_the_head_that_comes_up_later_and_leaves_with_it(tmp_path: Path) -> None:
     node = joining(tmp_path)
     try:
@@ -53,6 +54,7 @@ def test_a_stranger_without_the_heads_token_is_refused(tmp_path: Path) -> None:
         assert "RAN" in come(told["address"], inside=[], token=told["token"]).stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_lacks_nodes_says_who_is_there(tmp_path: Path) -> None:
     told = rf"found 1 of 2 after 0 s \({socket.gethostname()}\).*cluster.fewest_nodes"
     with pytest.raises(NoWorkers, match=told), head_ray(tmp_path, Head(2, fewest_nodes=2, patience_seconds=0.0)):

@@ -63,7 +63,7 @@ def test_words_that_follow_each_other_closely_arrive_in_the_order_in_which_they_
     assert heard == list(range(WORDS))
 
 
-@pytest.mark.parametrize("strike", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("strike", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 def test_no_word_is_lost_doubled_or_overtaken_when_the_mailbox_is_killed_or_stopped(
     own_ray: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, strike: signal.Signals
 ) -> None:

@@ -201,6 +201,7 @@ def test_a_recorder_that_was_killed_is_told_and_replaced_and_its_worker_goes_on(
     assert of(run.said, WorkerDown) == []
 
 
+@pytest.mark.slow
 def test_telemetry_of_a_hosts_own_disk_arrives_at_the_end_of_a_trial_and_of_the_worker(
     cluster: SmallCluster, bench: Open, tmp_path: Path
 ) -> None:

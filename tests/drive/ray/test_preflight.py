@@ -97,6 +97,7 @@ def test_who_dies_and_whose_clock_is_wrong_is_named_and_one_that_joins_later_is_
     assert other not in {slot.node for slot in checked.gate.look(nodes(), slots(nodes(), None))[0].wanted}
 
 
+@pytest.mark.slow
 def test_a_run_is_refused_where_nobody_is_left_or_nobody_may_be_excluded(cluster: SmallCluster, tmp_path: Path) -> None:
     while planted.DIES not in {
         node["NodeManagerAddress"] for node in nodes()

@@ -361,7 +361,7 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
     return words
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
     group: tuple[RankGroup, Path], how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -517,6 +517,7 @@ def test_a_rank_whose_accelerator_is_at_fault_is_left_out(tmp_path: Path, monkey
         group.close()
 
 
+@pytest.mark.slow
 def test_a_start_that_is_slow_is_waited_for_as_long_as_something_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -529,6 +530,7 @@ def test_a_start_that_is_slow_is_waited_for_as_long_as_something_moves(
         group.close()
 
 
+@pytest.mark.slow
 def test_a_start_in_which_nothing_moves_ends_the_worker_and_takes_no_accelerator_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -590,6 +592,7 @@ def frozen() -> Iterator[Callable[[int], None]]:
     home.rmdir()
 
 
+@pytest.mark.slow
 def test_the_attempts_end_is_said_before_a_rank_that_cannot_be_killed_is_waited_for(
     tmp_path: Path, frozen: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def test_a_meeting_point_answers_the_groups_hosts_and_sends_strangers_away_witho
         door.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_ranks_of_two_hosts_end_with_one_hosts_weights_and_count_each_image_once(
     collective: str, tmp_path: Path

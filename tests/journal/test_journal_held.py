@@ -210,6 +210,7 @@ def test_a_journal_whose_lease_was_given_back_is_taken_without_waiting(tmp_path:
     assert [file.name for file in tmp_path.iterdir() if file.name != NAME] == [f"{NAME}.lease-2"]
 
 
+@pytest.mark.slow
 def test_a_driver_that_was_stopped_for_longer_than_its_lease_writes_nothing_any_more(
     tmp_path: Path, no_locks: Path
 ) -> None:

@@ -90,6 +90,7 @@ def kills_itself(folder: Path) -> Entry | Unread:
     return read_entry(folder)
 
 
+@pytest.mark.slow
 def test_a_journal_that_kills_who_reads_it_costs_the_others_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

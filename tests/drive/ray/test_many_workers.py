@@ -138,6 +138,7 @@ def of(said: list[Word], kind: type[Kind]) -> list[Kind]:
     return [word for word in said if isinstance(word, kind)]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_of_its_own_error_is_down_after_its_last_words_and_another_goes_on(
     cluster: SmallCluster, bench: Open, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_stranger_on_another_machine_reaches_no_port_of_a_run(ours: Standing, 
     assert knock(addresses, inside=inside) == set()
 
 
+@pytest.mark.slow
 def test_a_stranger_on_the_same_machine_is_refused_without_the_runs_token(ours: Standing) -> None:
     assert len(ours.token) == 64
     with ThreadPoolExecutor(3) as aside:

@@ -164,6 +164,7 @@ def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield from running_group(request.param, folder)
 
 
+@pytest.mark.slow
 def test_ranks_of_uneven_shares_weigh_their_gradients_by_them(tmp_path: Path) -> None:
     """51 images are less than one whole step of two ranks: shares of 25 and 26."""
     few = SyntheticConf(training_images=51, validation_images=20, classes=3, image=8, channels=1, noise=0.1)
@@ -313,6 +314,7 @@ def witness(folder: Path, pids: tuple[int, ...], question: int) -> list[str]:
     return [file.read_text() for file in files]
 
 
+@pytest.mark.slow
 def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Path]) -> None:
     """Networks, gradients with their buckets, momentum: on an accelerator each would cost memory for the rest of the run."""
     ranks, folder = group
@@ -507,6 +509,7 @@ def starting(group: RankGroup, folder: Path, what: str, patch: pytest.MonkeyPatc
     return group.start()
 
 
+@pytest.mark.slow
 def test_a_rank_whose_accelerator_is_at_fault_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     group = new_group("auto", tmp_path, plain_graph())
     try:

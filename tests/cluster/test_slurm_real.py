@@ -113,9 +113,9 @@ def test_one_command_runs_the_benchmark_on_two_nodes_to_its_report(rig: SlurmRig
 
 
 def test_the_time_limit_closes_the_journal_and_the_job_queued_again_goes_on_with_it(rig: SlurmRig) -> None:
-    words = ("schedule.duration_seconds=150", "schedule.warmup_seconds=10", "cluster.nodes=2", "cluster.requeue=true")
-    # Slurm looks at its limits each half minute: the signal comes a minute or so before the end of the second minute
-    status, said = ended(command(rig, *words, "cluster.time=2", "cluster.signal_seconds=60", "name=limit"))
+    words = ("schedule.duration_seconds=210", "schedule.warmup_seconds=10", "cluster.nodes=2", "cluster.requeue=true")
+    # Slurm looks at its limits each half minute: the signal comes a minute or so before the end of the third minute
+    status, said = ended(command(rig, *words, "cluster.time=3", "cluster.signal_seconds=60", "name=limit"))
 
     assert status == 0, said
     events = list(read(folder(rig, "limit")))

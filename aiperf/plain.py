@@ -1,6 +1,6 @@
 """Text that stands in a journal, as a terminal or a page may show it: without what commands either.
 
-A host's name, a reason or a model's name was said by another machine, or written by whoever sealed the journal.
+A host's name, a reason or a model's name was said by another machine, or written by whoever wrote the journal.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 A proposal knows the journal up to its request. For every trial that began: the time from its request to its beginning, and how
 many trials of the run finished in between. *Blind* is one that was asked for before any trial of the run had finished; each
 worker's first one has to be. *Begun late* is what was not asked for in its worker's last trial, but stood by for longer.
-Besides the accelerators' busy share, and the share of their time in which a worker was there and had no trial (the gap line of
+Besides the accelerators' busy time, and the share of their time in which a worker was there and had no trial (the gap line of
 the time breakdown). Counts and simulated time: other work on the machine changes none of them.
 """
 

@@ -48,7 +48,7 @@ def measure(folder: Path) -> None:
     events = sum(1 for _ in read(folder))
     print(f"{describe_machine()}; {count(events)} events, {size((folder / NAME).stat().st_size)}\n")
     print("| what | processor seconds, least | all |\n| --- | ---: | --- |")
-    print(_row("reading, every seal verified", lambda: sum(1 for _ in read(folder))))
+    print(_row("reading, every hash verified", lambda: sum(1 for _ in read(folder))))
     print(_row("reading, work log and score", lambda: score(work_log(read(folder)))))
     print(_row("reading, folding, all figures of the report", lambda: report_of(folder)))
     print(_row("pictures, page and report.json", partial(write, report_of(folder), folder)))

@@ -241,7 +241,7 @@ def _print_shares(kind: str, folders: Sequence[str]) -> None:
     try:
         print("\n".join(repeats_lines(repeats(side(folders)))))
     except AiperfError as refused:
-        print(f"not told: {refused}")
+        print(f"not reported: {refused}")
 
 
 def _share(value: float | None) -> str:

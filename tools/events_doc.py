@@ -57,19 +57,19 @@ A run is its journal: state, score, report, resume and verification are folds ov
 object, ended by a newline; `event` names its type, `at` says when it happened. Events hold facts, not conclusions. The
 driver alone writes the file, and nothing acts on an event before it stands on disk."""
 
-SEAL = """\
+HASH_CHAIN = """\
 The last member of every line is `chain`, 64 hexadecimal digits. Take the line without it (without `,"chain":"…"`, the
 closing brace kept): that is the body. Then
 
     chain = SHA-256(chain of the line before ‖ body), in lower-case hexadecimal
 
 where the chain before the first line is 64 times the digit `0`, and both parts are bytes: the digits in ASCII, the body
-in UTF-8 exactly as it stands. A changed, removed, added or exchanged line breaks its own seal or the next one's. The
-seal of the last line stands for the whole journal: whoever keeps it can tell later that nothing was changed. It is no
-signature: someone who rewrites the whole file can seal it anew.
+in UTF-8 exactly as it stands. A changed, removed, added or exchanged line breaks its own hash or the next one's. The
+hash of the last line stands for the whole journal: whoever keeps it can tell later that nothing was changed. It is no
+signature: someone who rewrites the whole file can hash it anew.
 
 - A last line without its newline was torn by a killed driver: it is dropped, and said.
-- A line that no run can write is refused as well, however it is sealed: a value outside its range, time that runs back, a
+- A line that no run can write is refused as well, however well it is chained: a value outside its range, time that runs back, a
   worker, trial, attempt or epoch that is not there, a configuration that does not fit its hash, anything after the end but
   a resume (`aiperf/journal/validator.py` holds the laws). That the work was really done is not shown by this.
 - Damage anywhere else is refused, with the line's number. `resume_until=N` goes on after line N; what stood after it is
@@ -92,7 +92,7 @@ for number, line in enumerate(open(sys.argv[1], "rb"), 1):
     chain = hashlib.sha256(chain + body + b"}").hexdigest().encode()
     if chain != found:
         sys.exit(f"line {number} does not follow from the one before it")
-print(f"{number} lines, all whole; the last seal is {chain.decode()}")
+print(f"{number} lines, all whole; the last hash is {chain.decode()}")
 """
 """A program of the reader's own that verifies a journal."""
 
@@ -123,8 +123,8 @@ def _lines() -> Iterator[str]:
     yield "Written by `tools/events_doc.py` from `aiperf/journal/events.py`; change it there."
     yield ""
     yield INTRODUCTION
-    yield "\n## The line and its seal\n"
-    yield SEAL
+    yield "\n## The line and its hash\n"
+    yield HASH_CHAIN
     yield from _example()
     yield "\n## History\n"
     yield "| schema | since | change |"
@@ -168,7 +168,7 @@ def _example() -> Iterator[str]:
     lines = example().splitlines()
     yield "On the two lines it prints:"
     yield "\n```text"
-    yield f"{len(lines)} lines, all whole; the last seal is {lines[-1][-66:-2]}"
+    yield f"{len(lines)} lines, all whole; the last hash is {lines[-1][-66:-2]}"
     yield "```"
 
 

@@ -260,14 +260,14 @@ SCORES = (
         ("tests/accounting/test_confidence.py::test_workers_are_no_sample_where_one_came_or_went_in_the_window",),
     ),
     Rule(
-        "busy share: over the most accelerators ever present at once",
+        "busy time: over the most accelerators ever present at once",
         "aiperf/accounting/score.py",
         "    whole = capacity(work_log) * inside.seconds\n    return work(",
         "    whole = sum((each.left or inside.end) - each.joined for each in work_log.presences) * 2\n    return work(",
         (SPENT + "test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window",),
     ),
     Rule(
-        "busy share: taken for all ranks of the worker",
+        "busy time: taken for all ranks of the worker",
         "aiperf/accounting/score.py",
         "work(rows.busy * rows.ranks, rows, inside)",
         "work(rows.busy, rows, inside)",
@@ -1042,7 +1042,7 @@ RANKING = (
         RANKED,
     ),
     Rule(
-        "ranking: what cannot be told is no pass",
+        "ranking: what cannot be determined is no pass",
         BREACHES,
         '        return _outcome(rule, "unknown", why_missing(run, name), line)',
         '        return Judgement(rule, "kept")',

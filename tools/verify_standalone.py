@@ -3,7 +3,7 @@
 
     python verify_standalone.py JOURNAL [--json]
 
-It was written from the words of docs/events.md ("The line and its seal") and docs/benchmark.md ("The arithmetic"), shares no
+It was written from the words of docs/events.md ("The line and its hash") and docs/benchmark.md ("The arithmetic"), shares no
 code with AIPerf, and agrees with it to the last digit. Copy it anywhere. Exit status: 0, the journal is whole and these are
 its figures; 1, a line of it cannot be true; 2, there is nothing to judge (no file, no journal, a schema not known here).
 
@@ -547,7 +547,7 @@ def text(found: dict[str, Any]) -> str:
         ("cumulative", "{!r} FLOPS".format(found["cumulative_flops_per_second"])),
         ("error", repr(found["error"])),
         ("wasted", "{!r} operations".format(found["wasted_flops"])),
-        ("busy share", repr(found["busy_share"])),
+        ("busy time", repr(found["busy_share"])),
         ("valid", "yes" if found["valid"] else "no"),
         ("trials", "{} finished, in rounds up to {}".format(found["trials_finished"], found["rounds"])),
         ("images", "{} training, {} validation".format(found["training_images"], found["validation_images"])),

@@ -50,7 +50,7 @@ class Score:
     """Work that was done again after a loss; no part of any score."""
     valid: bool
     """Whether there is a score at all: the run has ended, its window has a length, a trial was finished and evaluated."""
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
     """What a reader should know beside the number."""
 
 
@@ -106,7 +106,7 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
         and error is not None
         and bool(work_log.finished)
         and work_log.ended is not None,
-        doubts=_doubts(work_log, valid_window, busy),
+        warnings=_warnings(work_log, valid_window, busy),
     )
 
 
@@ -229,64 +229,66 @@ def _accumulated(rows: Rows, moments: Array) -> Array:
     return np.asarray(np.interp(moments, edges, total), dtype=np.float64)
 
 
-def _doubts(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[str, ...]:
+def _warnings(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[str, ...]:
     assert work_log.started is not None
-    doubts: list[str] = []
+    warnings: list[str] = []
     if work_log.started.simulated:
-        doubts.append("simulated: no work was done")
+        warnings.append("simulated: no work was done")
     if work_log.ended is None:
-        doubts.append("the run has not ended: figures up to the journal's last line")
+        warnings.append("the run has not ended: figures up to the journal's last line")
     elif work_log.ended.reason != "duration":
-        doubts.append(f"ended before its declared {work_log.started.duration_seconds:.0f} s ({work_log.ended.reason})")
+        warnings.append(
+            f"ended before its declared {work_log.started.duration_seconds:.0f} s ({work_log.ended.reason})"
+        )
     if inside.seconds <= 0:
-        doubts.append(f"no valid window: the warm-up of {work_log.started.warmup_seconds:.0f} s was not over")
+        warnings.append(f"no valid window: the warm-up of {work_log.started.warmup_seconds:.0f} s was not over")
     if work_log.lost_workers:
-        doubts.append(f"workers lost: {work_log.lost_workers} of {len(work_log.presences)}")
+        warnings.append(f"workers lost: {work_log.lost_workers} of {len(work_log.presences)}")
     if (unlike := _unlike(work_log)) is not None:
-        doubts.append(unlike)
+        warnings.append(unlike)
     for helper, effect in (("recorder", "samples are missing"), ("generator", "its proposals were asked for again")):
         of = sorted({worker for what, worker in work_log.lost_helpers if what == helper})
         if of:
             times = sum(what == helper for what, _ in work_log.lost_helpers)
             named = ", ".join(map(str, of[:8])) + (", …" if len(of) > 8 else "")
-            doubts.append(f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}")
+            warnings.append(f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}")
     if work_log.hosts_without_worker:
         host, reason = next(iter(work_log.hosts_without_worker.items()))
         hosts = len(work_log.hosts_without_worker)
-        doubts.append(
+        warnings.append(
             f"starts of workers that failed: {work_log.failed_starts}; hosts without one for a time: {hosts}, "
             f"as {host}: {reason}"
         )
     if work_log.lost_attempts:
-        doubts.append(f"attempts at trials lost: {work_log.lost_attempts}")
+        warnings.append(f"attempts at trials lost: {work_log.lost_attempts}")
     if work_log.failed:
-        doubts.append(f"trials failed: {work_log.failed}")
+        warnings.append(f"trials failed: {work_log.failed}")
     if work_log.unwritten:
         first = work_log.unwritten[0]
-        doubts.append(
+        warnings.append(
             f"checkpoints that could not be written: {len(work_log.unwritten)}; first of trial {first.trial} after epoch "
             f"{first.epoch}: {first.reason}"
         )
     if work_log.skipped:
         name, why = next(iter(work_log.skipped.items()))
-        doubts.append(f"corrupt images left out: {len(work_log.skipped)}; first {name!r}: {why}")
+        warnings.append(f"corrupt images left out: {len(work_log.skipped)}; first {name!r}: {why}")
     if work_log.ended is not None and not work_log.start_finished:
-        doubts.append("no trial of the starting network came to its end")
+        warnings.append("no trial of the starting network came to its end")
     if work_log.unanswered:
-        doubts.append(f"proposals that never came: {work_log.unanswered} (their generator died, or was silent)")
+        warnings.append(f"proposals that never came: {work_log.unanswered} (their generator died, or was silent)")
     if work_log.down_seconds:
-        doubts.append(f"the driver was down for {work_log.down_seconds:.0f} s, which the score's time holds")
-    doubts += [
+        warnings.append(f"the driver was down for {work_log.down_seconds:.0f} s, which the score's time holds")
+    warnings += [
         f"the driver's wall clock stepped {'back' if step < 0 else 'forward'} by {abs(step):.1f} s"
         for step in work_log.clock_steps
     ]
-    doubts += [
+    warnings += [
         f"rolled back at {at:.0f} s: {lines} lines of the journal were taken back, and what they told is in no figure"
         for at, lines in work_log.rollbacks
     ]
     if busy is not None and busy < 0.95:
-        doubts.append(f"{1 - busy:.0%} of accelerator time idle")
-    return tuple(doubts)
+        warnings.append(f"{1 - busy:.0%} of accelerator time idle")
+    return tuple(warnings)
 
 
 def _unlike(work_log: WorkLog) -> str | None:

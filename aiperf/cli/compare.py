@@ -16,7 +16,7 @@ DESCRIPTION = """Compares runs from their journals: what differs in configuratio
 difference is real, and what it is made of. A side of several equal runs is known by their spread, a single
 run's score by how evenly it ran.
 
-Exit status: 0 compared, and no regression beyond the margin; 1 a regression beyond it; 2 it cannot be told
+Exit status: 0 compared, and no regression beyond the margin; 1 a regression beyond it; 2 it cannot be determined
 (not significant is not equal), or the runs cannot be compared."""
 EXAMPLES = (
     "runs/before runs/after",
@@ -25,7 +25,7 @@ EXAMPLES = (
     "--repeats runs/A1 runs/A2 runs/A3",
 )
 OPTIONS = ""
-STATUS = {"no regression": 0, "regression": 1, "cannot be told": 2}
+STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def status(found: Comparison) -> int:
-    """0 where no margin was asked for, or it is kept; 1: it is not; 2: that cannot be told."""
+    """0 where no margin was asked for, or it is kept; 1: it is not; 2: that cannot be determined."""
     return 0 if found.gate is None else STATUS[found.gate.verdict]
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aiperf.ranking.breaches import Breach
 
 
-DESCRIPTION = "Scores a run from its journal alone; every line's seal is checked."
+DESCRIPTION = "Scores a run from its journal alone; its chain of hashes is checked."
 EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-digits --json")
 OPTIONS = ""
 
@@ -53,5 +53,5 @@ def as_json(found: Score) -> dict[str, Any]:
 
 
 def ranking(breaches: Sequence[Breach]) -> list[dict[str, Any]]:
-    """What keeps the run out of the ranking: rules that are broken, and rules of which it cannot be told (`is_unknown`)."""
+    """What keeps the run out of the ranking: rules that are broken, and rules undetermined ones (`is_unknown`)."""
     return [asdict(breach) for breach in breaches]

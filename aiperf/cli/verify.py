@@ -68,8 +68,8 @@ def lines(found: Verification) -> Iterator[str]:
         yield f"  {_mark(check)}  {check.name:<14} {_counted(check)}"
         for finding in check.findings[:SHOWN]:
             where = "" if finding.line is None else f"line {finding.line}: "
-            doubt = "" if finding.certainty == "contradiction" else " (cannot be told)"
-            yield f"      {plain(where + finding.found)}{doubt}"
+            unsure = "" if finding.certainty == "contradiction" else " (cannot be determined)"
+            yield f"      {plain(where + finding.found)}{unsure}"
             yield f"        law: {finding.law}"
         more = check.contradictions + check.untold - min(SHOWN, len(check.findings))
         if more > 0:
@@ -95,4 +95,4 @@ def _counted(check: Checked) -> str:
     counts = f"{check.examined}{of} {check.unit}"
     if check.contradictions:
         counts += f", {check.contradictions} contradict"
-    return counts + (f", of {check.untold} it cannot be told" if check.untold else "")
+    return counts + (f", of {check.untold} it cannot be determined" if check.untold else "")

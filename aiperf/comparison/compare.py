@@ -141,13 +141,13 @@ def _gate(found: Compared, largest_regression: float, first: Side, second: Side)
             f"a difference is told from repeats, or from a score's own interval; {named} has neither for {found.name}: "
             "repeat the runs (A1 A2 A3 --with B1 B2 B3), or run longer"
         )
-        return Gate(found.name, largest_regression, "cannot be told", why)
+        return Gate(found.name, largest_regression, "cannot be determined", why)
     assert found.more_is_better is not None, "the command line offers no other"
     said = verdict(found.change, largest_regression, more_is_better=found.more_is_better)
     whys = {
         "no regression": "none of the 95 % interval lies beyond it",
         "regression": "all of the 95 % interval lies beyond it",
-        "cannot be told": "the 95 % interval lies across it: more runs of each side would narrow it",
+        "cannot be determined": "the 95 % interval lies across it: more runs of each side would narrow it",
     }
     return Gate(found.name, largest_regression, said, whys[said])
 

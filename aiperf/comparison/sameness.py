@@ -46,7 +46,7 @@ def _described(report: Report) -> Iterator[tuple[Kind, Mapping[str, str]]]:
     run = report.run
     schedule = {"declared length": f"{run.duration_seconds:g} s", "warm-up": f"{run.warmup_seconds:g} s"}
     simulated = {"simulated": "yes" if run.is_simulated else "no"}
-    # What stands in the benchmark's own words is not told again as options.
+    # What stands in the benchmark's own words is not reported again as options.
     options = {name: value for name, value in run.config.items() if name not in OF_ONE_RUN | {"dataset"} | OF_SYSTEM}
     told_already = ("schedule.duration_seconds", "schedule.warmup_seconds")
     yield "benchmark", {f"data set's {name}": value for name, value in flattened(run.dataset)} | schedule | simulated

@@ -1,8 +1,8 @@
 """aiperf-folders.index: which image files lie in a set's class folders, so that a run need not list them.
 
-One file. Its first line is "aiperf-folders 1 SHA256", a seal over everything after it; the second is a JSON object (`Header`).
-Then come columns of numbers and the files' names, little-endian, split by split: bytes of each file (int64), where its name
-ends (int64), its height and its width in pixels (uint16, 0: not known), and the names one after the other. It is read as one
+One file. Its first line is "aiperf-folders 1 SHA256", the checksum of everything after it; the second is a JSON object
+(`Header`). Then come columns of numbers and the files' names, little-endian, split by split: bytes of each file (int64), where
+its name ends (int64), its height and its width in pixels (uint16, 0: not known), and the names one after the other. It is read as one
 piece, which the other processes of a host find in its page cache.
 
 It is written by `python -m aiperf prepare`, and holds for as long as the folders hold what it says. That is looked at when it
@@ -167,21 +167,21 @@ def read(path: Path, root: Path) -> Index:
     # not mapped: a page of a file that was replaced on a network file system ends the process that asks for it
     content = path.read_bytes()
     held, first = memoryview(content), content[:128].partition(b"\n")[0]
-    mark, version, seal = [*first.split(b" "), b"", b"", b""][:3]
+    mark, version, checksum = [*first.split(b" "), b"", b"", b""][:3]
     if mark != _MARK:
         raise DamagedData(f"'{path}' is no index of class folders; remove it, and write it anew: {_REMEDY}")
     if version != b"%d" % VERSION:
         raise DamagedData(
             f"'{path}' is of version {version.decode()!r}, and {VERSION} is read here; write it anew: {_REMEDY}"
         )
-    if hashlib.sha256(held[len(first) + 1 :]).hexdigest().encode() != seal:
-        raise DamagedData(f"'{path}' is damaged: it does not hold what its seal says; write it anew: {_REMEDY}")
+    if hashlib.sha256(held[len(first) + 1 :]).hexdigest().encode() != checksum:
+        raise DamagedData(f"'{path}' is damaged: it does not hold what its checksum says; write it anew: {_REMEDY}")
     start = content.index(b"\n", len(first) + 1) + 1
     header = msgspec.json.decode(held[len(first) + 1 : start], type=Header)
     body = np.frombuffer(content, np.uint8)[start:]
     made = []
     for split in header.splits:
-        made.append(_split(root, split, body[: split.bytes], seal.decode()))
+        made.append(_split(root, split, body[: split.bytes], checksum.decode()))
         body = body[split.bytes :]
     (training, first_pixels), (validation, second_pixels) = made
     return Index(path, root, header, training, validation, (first_pixels, second_pixels))
@@ -190,14 +190,14 @@ def read(path: Path, root: Path) -> Index:
 _REMEDY = "`python -m aiperf prepare … --index-only`"
 
 
-def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], seal: str) -> tuple[Samples, Pixels]:
+def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], checksum: str) -> tuple[Samples, Pixels]:
     images = sum(header.images)
     sizes, ends = body[: 8 * images].view("<i8"), body[8 * images : 16 * images].view("<i8")
     heights, widths = body[16 * images : 18 * images].view("<u2"), body[18 * images : 20 * images].view("<u2")
     files = ClassFolders(
         root / header.folder, tuple(header.classes), np.array(header.images, np.int64), ends, body[20 * images :]
     )
-    samples = Samples(files.classes, files.labels, files, indexed_sizes=sizes, seal=f"{seal} {header.folder}")
+    samples = Samples(files.classes, files.labels, files, indexed_sizes=sizes, checksum=f"{checksum} {header.folder}")
     return samples, Pixels(heights, widths)
 
 

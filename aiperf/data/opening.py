@@ -245,8 +245,8 @@ def _with_plain_cache(conf: ImagesConf, validation: Encoded, room: int, kind: st
 
 def _fingerprint(samples: Samples) -> str:
     """Changes with any file's name, size or time of change; of files that an index names, with the index."""
-    if samples.seal is not None:
-        return f"{samples.seal} {samples.name(0)}"
+    if samples.checksum is not None:
+        return f"{samples.checksum} {samples.name(0)}"
     sizes, times = samples.sizes_and_times()
     digest = hashlib.sha256()
     for index in range(len(samples)):

@@ -59,7 +59,7 @@ class Samples:
     length: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     indexed_sizes: NDArray[np.int64] | None = None
     """Of folders that were read from an index: bytes of each file, as it says."""
-    seal: str | None = None
+    checksum: str | None = None
     """Of the index that they were read from. None: they were listed."""
 
     def __len__(self) -> int:

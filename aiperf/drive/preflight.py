@@ -142,7 +142,7 @@ def nobody_left(
     told = "; ".join(f"{event.host}: {', '.join(event.faults)}" for event in events if event.address in addresses)
     return NoWorkers(
         f"a run needs at least one worker; preflight excludes all {len(places)} nodes that could hold one. {told}. "
-        "Mend them, or use them as they are: preflight.broken=keep"
+        "Fix them, or use them as they are: preflight.broken=keep"
     )
 
 

@@ -60,7 +60,7 @@ class FollowedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     lines: int
     """Of its journal, as it was read."""
     last_hash: str
-    """The last of these lines' seal: it stands for all of them."""
+    """The last of these lines' hash: it stands for all of them."""
     trials: int
     """How many are to be trained."""
     left_out: dict[str, int]

@@ -55,12 +55,12 @@ class Reading:
     end: int
     """Bytes of them."""
     chain: bytes
-    """The last line's seal."""
+    """The last line's hash."""
     torn: bytes
     """What stood after them: a line that a killed driver did not finish."""
 
 
-def seal(chain: bytes, body: bytes) -> bytes:
+def chained_hash(chain: bytes, body: bytes) -> bytes:
     """The chain after a line: SHA-256, in hexadecimal, over the chain before it and the line's own JSON."""
     return hashlib.sha256(chain + body).hexdigest().encode()
 
@@ -153,8 +153,8 @@ class Reader:
 
 def _why_unsealed(line: bytes) -> str:
     if line[-_TAIL - 1 : -_HEX - 3] != _SEAL:
-        return "it carries no seal"
-    return "its seal does not follow from the line before it: one of the two was changed"
+        return "it carries no hash"
+    return "its hash does not follow from the line before it: one of the two was changed"
 
 
 def read(path: Path, until: int | None = None) -> Reader:
@@ -284,7 +284,7 @@ class Journal:
         chain, written = self._chain, bytearray()
         for event in events:
             body = _encoder.encode(event)
-            chain = seal(chain, body)
+            chain = chained_hash(chain, body)
             written += body[:-1] + _SEAL + chain + b'"}\n'
         self._check_that_it_is_ours(written)
         end = self._end + len(written)

@@ -1,6 +1,7 @@
 """What no run can write: the laws that every line of a journal keeps, given the lines before it.
 
-A seal says that lines stand as they were sealed; whoever writes a whole file can seal it. These laws refuse, line by line, what
+The hash chain says that lines stand as they were written; whoever writes a whole file can chain it. These laws refuse, line by
+line, what
 the driver's rules cannot have made, before anything is folded from it: values outside their range, and workers, trials,
 attempts and epochs that are not there. Each costs a few comparisons. They share no code with `evolve` and `decide`. That
 counted work was really done is no matter of theirs.

@@ -125,5 +125,5 @@ def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[st
         ]
         names = sorted({name for each in told for name in each if len({one.get(name) for one in told}) > 1})
         for benchmark, each in zip(alike, told, strict=True):
-            found[benchmark] = tuple((name, each.get(name, "not told")) for name in names)
+            found[benchmark] = tuple((name, each.get(name, "not reported")) for name in names)
     return found

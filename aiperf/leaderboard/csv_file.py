@@ -74,7 +74,7 @@ def _fields(listing: Listing, row: Row) -> dict[str, Value]:
         "published runs": None if entry.announced is None else entry.announced.published,
         "rules not met": len(entry.breaches),
         "warnings": len(entry.warnings),
-        "grave warnings": sum(each.severity == "grave" for each in entry.warnings),
+        "critical warnings": sum(each.severity == "critical" for each in entry.warnings),
         "seed": entry.seed,
         "configuration": entry.config_hash,
         "aiperf": entry.release,

@@ -10,7 +10,7 @@ from aiperf.leaderboard.valid_flops import valid_flops
 from aiperf.ranking.breaches import Breach
 from aiperf.report import words
 from aiperf.report.facts import Report
-from aiperf.system.telemetry import Doubt
+from aiperf.system.telemetry import RunWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Entry:
     rules_heading: str
     rules_not_met: tuple[str, ...]
     """The same in words, as its report lists them; of a simulated run under a heading, which is '' otherwise."""
-    warnings: tuple[Doubt, ...]
+    warnings: tuple[RunWarning, ...]
     announcement: str | None
     """The id of the announcement that its journal names; None: it names none."""
     announced: OfAnnounced | None
@@ -143,7 +143,7 @@ def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
         breaches=report.breaches,
         rules_heading=heading,
         rules_not_met=tuple(rules),
-        warnings=report.doubts,
+        warnings=report.warnings,
         announcement=None if (named := run.config.get("announcement")) is None else str(named),
         announced=None,
     )

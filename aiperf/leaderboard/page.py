@@ -87,10 +87,10 @@ def _details(row: Row) -> str:
         heading = f"<p>{text(entry.rules_heading)}</p>" if entry.rules_heading else ""
         parts.append(note("simulated" if entry.is_simulated else "outside", "Rules not met", heading, rules))
     if entry.warnings:
-        graves = any(each.severity == "grave" for each in entry.warnings)
+        criticals = any(each.severity == "critical" for each in entry.warnings)
         told = "".join(
             f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}</li>'
             for each in entry.warnings
         )
-        parts.append(note("grave" if graves else "doubtful", "Warnings", "", told))
+        parts.append(note("critical" if criticals else "warned", "Warnings", "", told))
     return f'<div class="entry" id="{tables.details_of(row)}">{"".join(parts)}</div>'

@@ -140,17 +140,17 @@ def validity(row: Row) -> str:
 
 def _kind(row: Row) -> str:
     if row.place is None:
-        return "grave"
+        return "critical"
     return {"division": "clear", "outside": "outside", "simulated": "simulated"}[row.entry.benchmark.standing]
 
 
 def warnings(entry: Entry) -> str:
-    """`3 warnings, 1 grave`; '' for none."""
+    """`3 warnings, 1 critical`; '' for none."""
     if not entry.warnings:
         return ""
-    graves = sum(each.severity == "grave" for each in entry.warnings)
+    criticals = sum(each.severity == "critical" for each in entry.warnings)
     told = f"{len(entry.warnings)} warning{'' if len(entry.warnings) == 1 else 's'}"
-    return f"{told}, {graves} grave" if graves else told
+    return f"{told}, {criticals} critical" if criticals else told
 
 
 def _footnote(listing: Listing, left_out: Sequence[str]) -> str:
@@ -260,7 +260,7 @@ def details(row: Row) -> Table:
         ("announced runs", announced(entry)),
         ("seed", str(entry.seed)),
         ("configuration", entry.config_hash),
-        ("aiperf", entry.release or "not told"),
+        ("aiperf", entry.release or "not reported"),
         ("rules of proposing", str(entry.proposal_rules)),
     )
     columns = (Column("what"), Column("value"))

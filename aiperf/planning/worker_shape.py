@@ -2,7 +2,7 @@
 
 A plan is made of the workers' shape, never of the machine where the command was typed: ranks bound the batch, the memory of
 the smallest accelerator bounds what may be proposed. A worker that comes later is held to the plan as it was made. One that
-breaks a law of docs/benchmark.md is refused, with the reason; one that is merely unlike it is taken, and a doubt names it.
+breaks a law of docs/benchmark.md is refused, with the reason; one that is merely unlike it is taken, and a warning names it.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _verdict(node: Measured, head: Measured | None, nodes: Sequence[Measured], c
     notes: list[str] = []
     if (together := node.readings.get(ALL)) is not None and together.failed is not None:
         notes.append(
-            f"{ALL}: the all-reduce of all nodes failed, and whose fault it is cannot be told: {together.failed}"
+            f"{ALL}: the all-reduce of all nodes failed, and whose fault it is cannot be determined: {together.failed}"
         )
     for name, judged in _JUDGED.items():
         if (reading := _good(node, name)) is not None:

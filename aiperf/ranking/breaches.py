@@ -1,6 +1,6 @@
 """A run held to a division: every rule with what came of it, and every breach at once.
 
-A run that breaks a rule still gets its figures; they are headed by these. A rule of which it cannot be told is no pass. A
+A run that breaks a rule still gets its figures; they are headed by these. A rule of which it cannot be determined is no pass. A
 simulated run is never valid; it is told besides which rules its configuration would break on a real machine.
 """
 
@@ -30,7 +30,7 @@ class Breach:
     found: str
     remedy: str
     is_unknown: bool = False
-    """Whether it cannot be told if the rule is kept. That is no pass: it keeps a run out as well."""
+    """Whether it cannot be determined if the rule is kept. That is no pass: it keeps a run out as well."""
     option: str | None = None
     """The option that the rule is about, where it is about one."""
     id: str = ""
@@ -50,7 +50,7 @@ class Judgement:
 
 
 def breaches(run: Candidate, held_to: Division | None = None) -> tuple[Breach, ...]:
-    """Every rule that the run breaks, or of which it cannot be told; empty: nothing in this journal keeps it out.
+    """Every rule that the run breaks, or of which it cannot be determined; empty: nothing in this journal keeps it out.
 
     `held_to`: the ranking, where none is named.
     """
@@ -67,7 +67,7 @@ def judgements(run: Candidate, held_to: Division) -> tuple[Judgement, ...]:
     if run.is_simulated:
         run = replace(run, window_seconds=Window(run.warmup_seconds, run.duration_seconds).seconds)
     told = options(run.config)
-    # A configuration that does not say what was chosen is a rule of its own that cannot be told.
+    # A configuration that does not say what was chosen is a rule of its own that cannot be determined.
     others = {part for part, name in held_to.chosen.items() if chosen(run.config, part) not in (None, name)}
     return tuple(_judged(rule, run, told, others) for rule in held_to.rules)
 

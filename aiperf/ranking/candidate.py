@@ -80,7 +80,7 @@ class Fact:
     of_result: bool = False
     """Whether it is about what came of a run: in a simulated run such facts are invented, and no rule looks at them."""
     missing: str | None = None
-    """Why it cannot be told, where it is None."""
+    """Why it cannot be determined, where it is None."""
     is_breach_if_missing: bool = False
     """Its absence is what a rule on it refuses: no evaluation is no small error."""
 
@@ -154,11 +154,11 @@ def chosen(config: Mapping[str, Any], part: str) -> str | None:
 
 
 def value_of(run: Candidate, name: str) -> Any:
-    """Of a fact; None: it cannot be told. Nothing was said of precisions where no attempt got as far."""
+    """Of a fact; None: it cannot be determined. Nothing was said of precisions where no attempt got as far."""
     found = getattr(run, name)
     return None if name == "precisions" and not found else found
 
 
 def why_missing(run: Candidate, name: str) -> str:
-    """Why a fact cannot be told."""
+    """Why a fact cannot be determined."""
     return _peak(run) if name == "largest_mfu" else FACTS[name].missing or "the journal does not tell"

@@ -18,7 +18,7 @@ from aiperf.ranking.breaches import Breach
 from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.energy import EnergyFacts
-from aiperf.system.telemetry import Doubt, Telemetry
+from aiperf.system.telemetry import RunWarning, Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """Workers over time: bars for the first workers, and a grid of busy shares when there are more."""
+    """Workers over time: bars for the first workers, and a grid of shares of busy time when there are more."""
 
     workers: tuple[int, ...]
     """Worker number of each row of bars."""
@@ -319,8 +319,8 @@ class Report:
     """What keeps the run out of the ranking."""
     divisions: tuple[str, ...]
     """Of the divisions that are built in those none of whose rules it breaks: in these it may be compared."""
-    doubts: tuple[Doubt, ...]
-    """Those of the score and those of the telemetry, gravest first."""
+    warnings: tuple[RunWarning, ...]
+    """Those of the score and those of the telemetry, most critical first."""
     curve: tuple[CurvePoint, ...]
     settled: tuple[Settled, ...]
     """Since when the running score stayed near where it ended."""

@@ -38,16 +38,15 @@ from aiperf.report.facts import (
 from aiperf.report.family import tree
 from aiperf.report.fold import Collected, TrialResults, collect
 from aiperf.report.losses import losses
-from aiperf.report.nodes import clock_offsets, nodes
-from aiperf.report.nodes import doubts as of_preflight
-from aiperf.report.system import doubts as of_system
+from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings
+from aiperf.report.system import system_warnings
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.statistics.convergence import settled
 from aiperf.system.description.of_run import SystemDescription, system_description
-from aiperf.system.energy import EnergyFacts, energy_doubts, energy_facts
+from aiperf.system.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.meters import Meter
-from aiperf.system.telemetry import Doubt, Limits, Telemetry, died, doubts
+from aiperf.system.telemetry import Limits, RunWarning, Telemetry, died, telemetry_warnings
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
@@ -107,7 +106,7 @@ def gather(
         score=result,
         breaches=breaches(judged),
         divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
-        doubts=_doubts(run, result, described, measured, energy, worked_until),
+        warnings=_warnings(run, result, described, measured, energy, worked_until),
         curve=points,
         settled=settled(points, inside),
         errors=_errors(run),
@@ -346,24 +345,24 @@ def _hosts(run: Collected, workers: Iterable[int]) -> frozenset[str]:
     return frozenset(host for each in joined for host in (each.hosts or (each.host,)))
 
 
-def _doubts(
+def _warnings(
     run: Collected,
     result: Score,
     described: SystemDescription,
     measured: Telemetry | None,
     energy: EnergyFacts | None,
     worked_until: dict[int, float],
-) -> tuple[Doubt, ...]:
+) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
-    found = [Doubt(text, "doubt") for text in result.doubts]
-    found += of_preflight(run.checks, run.started.config, is_simulated=is_simulated)
-    found += of_system(described)
+    found = [RunWarning(text, "warning") for text in result.warnings]
+    found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
+    found += system_warnings(described)
     if measured is not None:
-        found += doubts(measured, Limits())
-    found += () if energy is None else energy_doubts(energy)
+        found += telemetry_warnings(measured, Limits())
+    found += () if energy is None else energy_warnings(energy)
     if measured is not None and measured.workers:
         found += died(measured, worked_until, Limits())
     if (measured is None or not measured.workers) and not is_simulated:
-        found.append(Doubt("utilisation, power and temperature of the devices were not measured", "note"))
-    order = ("grave", "doubt", "note")
-    return tuple(sorted(found, key=lambda doubt: order.index(doubt.severity)))
+        found.append(RunWarning("utilisation, power and temperature of the devices were not measured", "note"))
+    order = ("critical", "warning", "note")
+    return tuple(sorted(found, key=lambda warning: order.index(warning.severity)))

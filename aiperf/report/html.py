@@ -90,7 +90,7 @@ def _header(report: Report) -> str:
     others = [
         ("regulated score", words.regulated(report), "−ln(error) × score"),
         ("error", words.error(report), "best top-1, validation"),
-        ("busy share", words.share(score.busy_share), "of accelerator time"),
+        ("busy time", words.share(score.busy_share), "of accelerator time"),
         ("MFU", words.share(report.utilisation.mfu), _of_which_peak(report)),
         ("trials finished", units.count(score.trials_finished), f"highest round {score.rounds}"),
         (
@@ -115,7 +115,7 @@ def _header(report: Report) -> str:
             ),
             "</dl>",
             "</div>",
-            f'<div class="notes">{_standing(report)}{_doubts(report)}</div>',
+            f'<div class="notes">{_standing(report)}{_warnings(report)}</div>',
             "</header>",
         ]
     )
@@ -130,14 +130,15 @@ def _standing(report: Report) -> str:
     return note(kind, title, told, "".join(f"<li>{text(rule)}</li>" for rule in rules))
 
 
-def _doubts(report: Report) -> str:
-    if not report.doubts:
-        return note("clear", "No doubts", "<p>Neither journal nor telemetry gives cause for any.</p>", "")
-    graves = any(doubt.severity == "grave" for doubt in report.doubts)
+def _warnings(report: Report) -> str:
+    if not report.warnings:
+        return note("clear", "No warnings", "<p>Neither journal nor telemetry gives cause for any.</p>", "")
+    criticals = any(warning.severity == "critical" for warning in report.warnings)
     listed = "".join(
-        f'<li><span class="severity">{text(doubt.severity)}:</span> {text(doubt.text)}</li>' for doubt in report.doubts
+        f'<li><span class="severity">{text(warning.severity)}:</span> {text(warning.text)}</li>'
+        for warning in report.warnings
     )
-    return note("grave" if graves else "doubtful", "Doubts beside these figures", "", listed)
+    return note("critical" if criticals else "warned", "Warnings beside these figures", "", listed)
 
 
 def _navigation() -> str:

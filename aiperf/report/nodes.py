@@ -7,10 +7,10 @@ from typing import Any
 
 from aiperf.journal.events import NodeChecked
 from aiperf.report.facts import NodeFacts
-from aiperf.system.telemetry import Doubt
+from aiperf.system.telemetry import RunWarning
 
 MOST_NAMED = 4
-"""Nodes with a fault that a doubt names."""
+"""Nodes with a fault that a warning names."""
 
 
 def nodes(checks: Sequence[NodeChecked]) -> tuple[NodeFacts, ...]:
@@ -56,11 +56,13 @@ def clock_offsets(checks: Sequence[NodeChecked]) -> dict[str, float]:
     }
 
 
-def doubts(checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulated: bool) -> list[Doubt]:
-    """What preflight gives cause to doubt."""
+def preflight_warnings(
+    checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulated: bool
+) -> list[RunWarning]:
+    """What preflight warns of."""
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
-        return [Doubt("the nodes were not checked before the run (preflight.probes=none)", "note")]
-    found: list[Doubt] = []
+        return [RunWarning("the nodes were not checked before the run (preflight.probes=none)", "note")]
+    found: list[RunWarning] = []
     for those, what in (
         ([check for check in checks if check.excluded], "excluded by preflight"),
         (
@@ -71,8 +73,8 @@ def doubts(checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulate
         if those:
             named = "; ".join(f"{check.host}: {', '.join(check.faults)}" for check in those[:MOST_NAMED])
             more = f"; and {len(those) - MOST_NAMED} more" if len(those) > MOST_NAMED else ""
-            found.append(Doubt(f"{len(those)} of {len(checks)} nodes {what}: {named}{more}", "doubt"))
+            found.append(RunWarning(f"{len(those)} of {len(checks)} nodes {what}: {named}{more}", "warning"))
     found += [
-        Doubt(f"preflight, {note}", "note") for note in sorted({note for check in checks for note in check.notes})
+        RunWarning(f"preflight, {note}", "note") for note in sorted({note for check in checks for note in check.notes})
     ]
     return found

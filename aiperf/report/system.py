@@ -9,14 +9,14 @@ from aiperf.report.facts import Report
 from aiperf.report.tables import Cell, Column, Table
 from aiperf.system.description.differences import MOST_NAMED, flattened, in_words
 from aiperf.system.description.of_run import Kind, SystemDescription
-from aiperf.system.telemetry import Doubt
+from aiperf.system.telemetry import RunWarning
 
 MOST_KINDS = 4
 MOST_ROWS = 200
 """Rows of differences on the page."""
 
 
-def doubts(system: SystemDescription) -> list[Doubt]:
+def system_warnings(system: SystemDescription) -> list[RunWarning]:
     """Which nodes differ from most, a form that was begun and is not finished, and nodes that were not described."""
     told = in_words(system.differences, system.nodes)
     if any(value is not None for value in system.form.values()) and system.unfinished:
@@ -24,7 +24,7 @@ def doubts(system: SystemDescription) -> list[Doubt]:
     if system.not_described and system.kinds:
         names = ", ".join(node for node, _ in system.not_described[:MOST_NAMED])
         told.append(f"{len(system.not_described)} nodes were not described: {names}")
-    return [Doubt(text, "note") for text in told]
+    return [RunWarning(text, "note") for text in told]
 
 
 def tables(report: Report) -> Iterator[Table]:

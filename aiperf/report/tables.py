@@ -89,7 +89,7 @@ def result(report: Report) -> Table:
         ("regulated score", words.regulated(report), "−ln(error) × score"),
         ("valid window", units.duration(score.window_seconds), "from the end of the warm-up to the end"),
         ("trials finished", units.count(score.trials_finished), f"highest round {score.rounds}"),
-        ("busy share", words.share(score.busy_share), "accelerator time in the window spent in steps"),
+        ("busy time", words.share(score.busy_share), "accelerator time in the window spent in steps"),
         ("MFU", words.share(used.mfu), _peak(report)),
         ("MFU while busy", words.share(used.mfu_busy), "convolutions and matrix products ÷ busy time · peak"),
         ("communication", words.share(used.communication_share), "of the busy time; not hidden by the backward pass"),

@@ -1,4 +1,4 @@
-"""The last lines a run prints, and `aiperf score`: figures, each with its doubts beside it, and where the report is."""
+"""The last lines a run prints, and `aiperf score`: figures, each with its warnings beside it, and where the report is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiperf.plain import plain
 from aiperf.report import words
 from aiperf.report.facts import Report
 
-MOST_DOUBTS = 6
+MOST_WARNINGS = 6
 FULL = 0.995
 """With so much of the planned accelerator time there, nothing is said of it."""
 
@@ -45,10 +45,10 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
         yield f"  {words.availability_meaning(report).removesuffix('.')}"
     if score.wasted_flops:
         yield f"  wasted {units.operations(score.wasted_flops)}: done again after a loss, and in no score"
-    for doubt in report.doubts[:MOST_DOUBTS]:
-        yield f"  {doubt.severity}: {doubt.text}"
-    if len(report.doubts) > MOST_DOUBTS:
-        yield f"  and {len(report.doubts) - MOST_DOUBTS} more, in the report"
+    for warning in report.warnings[:MOST_WARNINGS]:
+        yield f"  {warning.severity}: {warning.text}"
+    if len(report.warnings) > MOST_WARNINGS:
+        yield f"  and {len(report.warnings) - MOST_WARNINGS} more, in the report"
     yield f"  {words.standing(report)}"
     heading, rules = words.broken_rules(report)
     if heading:

@@ -95,7 +95,7 @@ def busy(report: Report) -> str:
 
 
 def adjusted(report: Report) -> str:
-    """The score had all planned accelerators been there all the time, or why it is not told."""
+    """The score had all planned accelerators been there all the time, or why it is not reported."""
     value = report.availability.adjusted_flops_per_second
     return "no valid window" if value is None else units.flops_per_second(value)
 
@@ -236,7 +236,7 @@ def _not_met(breaches: Sequence[Breach]) -> str:
         parts.append(f"{broken} rule{' of a ranked run is' if broken == 1 else 's of a ranked run are'} not met")
     if unknown:
         of_what = "" if broken else " of a ranked run"
-        parts.append(f"of {unknown} rule{'' if unknown == 1 else 's'}{of_what} it cannot be told")
+        parts.append(f"of {unknown} rule{'' if unknown == 1 else 's'}{of_what} it cannot be determined")
     return ", ".join(parts)
 
 

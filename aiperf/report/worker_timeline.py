@@ -1,4 +1,4 @@
-"""Workers over time, from the work log: bars for a few workers, a grid of busy shares for thousands.
+"""Workers over time, from the work log: bars for a few workers, a grid of shares of busy time for thousands.
 
 What cannot be seen is not kept: pauses shorter than 1/2000 of the run are bridged, and a picture of more workers than have
 room is a grid of groups.

@@ -26,11 +26,11 @@ class Change:
 
     @property
     def is_real(self) -> bool | None:
-        """Whether chance alone explains it badly, at 5 %; None: it cannot be told."""
+        """Whether chance alone explains it badly, at 5 %; None: it cannot be determined."""
         return None if self.p_value is None else self.p_value < 0.05
 
 
-Verdict = Literal["no regression", "regression", "cannot be told"]
+Verdict = Literal["no regression", "regression", "cannot be determined"]
 
 
 def change(first: float, second: float, of_first: Estimate | None, of_second: Estimate | None) -> Change | None:
@@ -67,13 +67,13 @@ def two_sided(t: float, freedom: float) -> float:
 def verdict(found: Change, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
     """Against a margin (a share): a regression where the whole interval lies beyond it, none where none of it does.
 
-    What lies across the margin cannot be told, and is never passed: a wide interval is no proof of equality.
+    What lies across the margin cannot be determined, and is never passed: a wide interval is no proof of equality.
     """
     if found.interval is None:
-        return "cannot be told"
+        return "cannot be determined"
     low, high = found.interval
     if not more_is_better:  # an error that grows to 1.25 times is a figure that falls to 0.8
         low, high = 1 / (1 + high) - 1, 1 / (1 + low) - 1
     if low >= -largest_regression:
         return "no regression"
-    return "regression" if high < -largest_regression else "cannot be told"
+    return "regression" if high < -largest_regression else "cannot be determined"

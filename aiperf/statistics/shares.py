@@ -95,7 +95,7 @@ class SharesOfSpread:
 
     @property
     def of_machine(self) -> float:
-        """Share of speed, busy share, losses and accelerators."""
+        """Share of speed, busy time, losses and accelerators."""
         return math.fsum(part.share for part in self.parts if part.name in MACHINE)
 
 

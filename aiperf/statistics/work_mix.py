@@ -1,6 +1,6 @@
 """What a run's score is made of: each trial's network, batch, images and busy time inside the valid window.
 
-    score = accelerators · busy share · counted part of the work · operations a busy accelerator-second
+    score = accelerators · busy time · counted part of the work · operations a busy accelerator-second
 
 holds exactly (docs/statistics.md); the last is what networks, batches and the machine make together.
 """

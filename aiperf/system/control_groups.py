@@ -55,7 +55,7 @@ def memory_room_here(proc: Path = Path("/proc")) -> int | None:
 
 
 def memory_room(membership: str, mounts: str) -> int | None:
-    """What the tightest of the groups with a limit has left, from the same texts; 0 where its use cannot be told.
+    """What the tightest of the groups with a limit has left, from the same texts; 0 where its use cannot be determined.
 
     A group's use is counted as kubelet and `docker stats` count it: without the files that nobody has mapped or read of late,
     which the kernel drops before it refuses anyone memory. What other processes of a group use is used up for this one too,

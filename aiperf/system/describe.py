@@ -36,7 +36,7 @@ SCHEDULER_VARIABLES = (
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """One host, as seen by the process that asked. None = cannot be told here."""
+    """One host, as seen by the process that asked. None = cannot be determined here."""
 
     host: str
     cpu_model: str | None

@@ -10,10 +10,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from aiperf.system.doubts import Doubt
 from aiperf.system.eehpc import Level, Measurement, level
 from aiperf.system.meters import Meter, measurement
 from aiperf.system.summary import DeviceTelemetry, Telemetry
+from aiperf.system.warnings import RunWarning
 
 DISAGREEMENT = 0.05
 """Between a counter and the integral of power samples: beyond it one of them is wrong."""
@@ -98,13 +98,13 @@ def energy_facts(
     return EnergyFacts(scopes, level(_sensors(scopes, [*accelerators, *hosts], nodes)), "sensors inside the nodes")
 
 
-def energy_doubts(facts: EnergyFacts) -> tuple[Doubt, ...]:
+def energy_warnings(facts: EnergyFacts) -> tuple[RunWarning, ...]:
     """Where counters and samples tell unlike stories of the same seconds."""
     return tuple(
-        Doubt(
+        RunWarning(
             f"energy of the {one.scope} by counters and by power samples differs by {100 * one.worst_disagreement:+.1f} % "
             f"on {one.worst_device}: one of the two is wrong, or the sensor sees a part of the time",
-            "doubt",
+            "warning",
         )
         for one in facts.scopes
         if one.worst_disagreement is not None and abs(one.worst_disagreement) > DISAGREEMENT

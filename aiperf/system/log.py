@@ -32,7 +32,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="
     interval_seconds: float
     devices: tuple[Device, ...]
     accelerators: int | None = None
-    """How many accelerators the worker trains on, as it was told; None = it was not told."""
+    """How many accelerators the worker trains on, as it was told; None = it was not reported."""
     not_sampled: dict[str, str] = {}
     """Samplers that could not be opened, each with the reason."""
 

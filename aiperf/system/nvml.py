@@ -111,7 +111,7 @@ class NvmlSampler:
 
     def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
         """What tells a sick device from a well one, by id: memory errors since the driver began, hardware Xids, and processes
-        that compute on it. What cannot be told is None."""
+        that compute on it. What cannot be determined is None."""
         nvml, log = self._nvml, kernel_log()
         xids = None if log is None else hardware_xids(log)
         found: dict[str, dict[str, Any]] = {}

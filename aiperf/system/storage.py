@@ -13,7 +13,7 @@ RUN = "run"
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Of one folder. None = cannot be told here."""
+    """Of one folder. None = cannot be determined here."""
 
     name: str
     """Whose folder it is: 'run', 'data set'."""
@@ -23,7 +23,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The device or server that it is mounted from."""
     size_bytes: int | None
     why_not: str | None = None
-    """Why it cannot be told."""
+    """Why it cannot be determined."""
 
 
 def storage(folders: Mapping[str, Path], mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[Storage, ...]:

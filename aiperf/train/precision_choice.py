@@ -1,8 +1,8 @@
 """Which precision `trainer.precision=auto` is on an accelerator: measured once, and one for all workers of a run on its kind.
 
 Half-precision units are where an accelerator's peak is, and which of FP16 and BF16 is faster in a whole step (batch
-normalisation, the memory's bandwidth, libraries) cannot be told from the sheet. Short real steps of the starting network are
-timed in each candidate. FP16 trains with loss scaling (`precision.scaler`).
+normalisation, the memory's bandwidth, libraries) cannot be determined from the sheet. Short real steps of the starting
+network are timed in each candidate. FP16 trains with loss scaling (`precision.scaler`).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Notes:
         self.of: int | None = None
         self.not_checked: str | None = None
         self._findings: list[Finding] = []
-        self._counts: dict[Certainty, int] = {"contradiction": 0, "cannot be told": 0}
+        self._counts: dict[Certainty, int] = {"contradiction": 0, "cannot be determined": 0}
 
     def add(self, line: int | None, law: str, found: str, certainty: Certainty = "contradiction") -> None:
         """One more finding."""
@@ -52,6 +52,6 @@ class Notes:
             of=self.of,
             not_checked=self.not_checked,
             contradictions=self._counts["contradiction"],
-            untold=self._counts["cannot be told"],
+            untold=self._counts["cannot be determined"],
             findings=tuple(self._findings),
         )

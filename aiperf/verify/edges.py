@@ -43,7 +43,7 @@ class Edges:
         is_most = 2 * len(late) > notes.examined
         is_moved = is_most and (len(late) >= SEVERAL or max(seconds for _, seconds, _ in late) > STALLED_SECONDS)
         for line, _, found in late:
-            notes.add(line, LAW, found, "contradiction" if is_moved else "cannot be told")
+            notes.add(line, LAW, found, "contradiction" if is_moved else "cannot be determined")
         return notes.checked()
 
     def _started(self, line: int, event: RunStarted) -> None:

@@ -7,8 +7,8 @@ from typing import Literal
 
 from aiperf.accounting.score import Score
 
-Certainty = Literal["contradiction", "cannot be told"]
-"""'contradiction': no run by these rules can have written both; 'cannot be told': what is known here does not settle it."""
+Certainty = Literal["contradiction", "cannot be determined"]
+"""'contradiction': no run by these rules can have written both; 'cannot be determined': what is known does not settle it."""
 
 MOST = 20
 """Findings of a check that are kept in words; the others are counted."""
@@ -16,7 +16,7 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One law that a journal does not keep, or of which it cannot be told here whether it keeps it."""
+    """One law that a journal does not keep, or of which it cannot be determined here whether it keeps it."""
 
     check: str
     law: str
@@ -43,7 +43,7 @@ class Checked:
     """What was left out, and why. None: nothing was."""
     contradictions: int = 0
     untold: int = 0
-    """Of which it cannot be told here."""
+    """Of which it cannot be determined here."""
     findings: tuple[Finding, ...] = ()
     """The first of them."""
 
@@ -74,15 +74,15 @@ class Verification:
 
     @property
     def contradictions(self) -> int:
-        """How many there are, those that are not told in words included."""
+        """How many there are, those that are not reported in words included."""
         return sum(check.contradictions for check in self.checks)
 
     @property
     def untold(self) -> int:
-        """Of how many things it cannot be told here."""
+        """Of how many things it cannot be determined here."""
         return sum(check.untold for check in self.checks)
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing contradicts itself. What cannot be told is no contradiction, and no proof either."""
+        """Whether nothing contradicts itself. What cannot be determined is no contradiction, and no proof either."""
         return not self.contradictions

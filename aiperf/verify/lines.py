@@ -1,4 +1,4 @@
-"""Every line of a journal, once: its seal, the laws of reading, and the checks that look at each interval.
+"""Every line of a journal, once: its hash, the laws of reading, and the checks that look at each interval.
 
 What comes of it is made of this one pass: whoever needs a journal's work log here need not read it again.
 """

@@ -63,7 +63,7 @@ class Presence:
         models = {str(one.get("model")) for one in accelerators}
         if event.device not in models:
             notes.add(line, DEVICE, f"worker {event.worker} on {event.host}: {event.device!r}, of {sorted(models)}")
-        if event.hosts:  # over several hosts: how its ranks lie on them is not told
+        if event.hosts:  # over several hosts: how its ranks lie on them is not reported
             return
         there = [one for one in self._present.values() if one.host == event.host and not one.hosts]
         ranks = sum(one.ranks for one in there)

@@ -66,7 +66,7 @@ class ProposalsMadeAgain:
     def _certainty(self, differs: list[str]) -> Certainty:
         is_by_versions = any(not one.startswith("processor") for one in differs)
         if is_by_versions or (differs and 2 * len(self._unequal) <= self._notes.examined):
-            return "cannot be told"
+            return "cannot be determined"
         return "contradiction"
 
 

@@ -66,7 +66,7 @@ class Rates:
                     LAW,
                     f"trial {number}: {done[number]:.6g} operations in {seconds[number]:.6g} s of busy accelerators, "
                     f"{'measured' if at_best.is_measured else 'dense'} peak {flops_per_second(at_best.flops)}",
-                    "cannot be told" if at_best.is_measured else "contradiction",
+                    "cannot be determined" if at_best.is_measured else "contradiction",
                 )
         if unknown:
             self._notes.not_checked = (

@@ -76,7 +76,7 @@ def _begins(notes: Notes, session: Session, work_log: WorkLog) -> None:
 def _late(notes: Notes, worker: int, did: str, at: float, other: str, moment: float | None) -> None:
     if moment is None or at <= moment + APART_SECONDS:
         return
-    certainty: Certainty = "contradiction" if at > moment + SET_SECONDS else "cannot be told"
+    certainty: Certainty = "contradiction" if at > moment + SET_SECONDS else "cannot be determined"
     said = f"worker {worker}: its recorder {did} at {at!r} s; {other} at {moment!r} s"
     notes.add(None, PRESENT, said, certainty)
 

@@ -150,7 +150,7 @@ def _checks(run: Run, looked: Looked) -> tuple[Decisions | None, Sequence[CheckO
 
 
 def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> tuple[Agenda | None, str | None]:
-    """What a run that follows another had to train, of that one's journal; else why it cannot be told."""
+    """What a run that follows another had to train, of that one's journal; else why it cannot be determined."""
     there = f"the run that it follows, '{follows.run}' (hash {follows.last_hash[:12]}…)"
     if folder is None:
         return None, f"not checkable without the journal of {there}: --followed RUN"

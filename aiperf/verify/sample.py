@@ -34,7 +34,7 @@ def _rank(chain: str, number: int) -> bytes:
 
 
 def last_chain(path: Path) -> str:
-    """The seal that a journal's last whole line carries; '' where there is none."""
+    """The hash that a journal's last whole line carries; '' where there is none."""
     for block in _from_the_end(path):
         whole = block[: block.rfind(b"\n") + 1]
         if whole and (found := _CHAIN.search(whole)) is not None:

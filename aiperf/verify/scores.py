@@ -41,7 +41,7 @@ def scores(work_log: WorkLog, folder: Path) -> Checked:
         told: Any = json.loads(file.read_text())["score"]
         figures = {name: told[name] for name in FIGURES}
     except (OSError, ValueError, LookupError, TypeError) as error:
-        notes.add(None, LAW, f"{REPORT} cannot be read ({type(error).__name__}: {error})", "cannot be told")
+        notes.add(None, LAW, f"{REPORT} cannot be read ({type(error).__name__}: {error})", "cannot be determined")
         return notes.checked()
     names = list(FIGURES)
     if told.get("interval_method") == found.interval_method:

@@ -80,7 +80,10 @@ def telemetry(run: Path, work_log: WorkLog, numbers: Collection[int]) -> Checked
         for number, recorded in _read(file, notes).items():
             if number not in joined:
                 notes.add(
-                    None, KNOWN, f"{FOLDER}/{file.name} is of worker {number}, which never joined", "cannot be told"
+                    None,
+                    KNOWN,
+                    f"{FOLDER}/{file.name} is of worker {number}, which never joined",
+                    "cannot be determined",
                 )
                 continue
             mine = worker == number
@@ -97,7 +100,7 @@ def _read(file: Path, notes: Notes) -> dict[int, _Recorded]:
     for record in read_file(file):
         match record:
             case Damage(name, line, why):
-                notes.add(None, LAW, f"{name}, line {line}: {why}", "cannot be told")
+                notes.add(None, LAW, f"{name}, line {line}: {why}", "cannot be determined")
             case Session():
                 session = record
                 recorded = found.setdefault(record.worker, _Recorded(record.host))
@@ -146,7 +149,7 @@ def _gaps(notes: Notes, name: str, number: int, recorded: _Recorded, start: Real
         said = (
             f"{FOLDER}/{name}: of {worked:.0f} s of work of worker {number}, {worked - sampled:.0f} s have no samples"
         )
-        notes.add(None, LAW, said, "cannot be told")
+        notes.add(None, LAW, said, "cannot be determined")
 
 
 def _merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -184,5 +187,5 @@ def _energy(notes: Notes, number: int, recorded: _Recorded) -> None:
                 ENERGY,
                 f"{name} of worker {number}: {device.counted:.0f} J by its counter, {device.sampled:.0f} J by its power "
                 f"samples in the same time ({off:+.0%})",
-                "cannot be told",
+                "cannot be determined",
             )

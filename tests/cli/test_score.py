@@ -39,7 +39,7 @@ CONTRACT = {
     "busy_share",
     "wasted_flops",
     "valid",
-    "doubts",
+    "warnings",
     "ranking",
     "losses",
     "energy",
@@ -86,7 +86,7 @@ def test_json_keeps_its_contract(aiperf: User, tmp_path: Path) -> None:
 
     assert found.keys() == CONTRACT
     assert found["interval_method"] == 2
-    assert found["doubts"] == ["56% of accelerator time idle"]
+    assert found["warnings"] == ["56% of accelerator time idle"]
 
 
 def test_a_line_names_the_largest_losses_and_json_has_all_of_them_down_to_the_score(
@@ -149,7 +149,7 @@ def test_what_is_not_defined_is_null_and_never_zero(aiperf: User, tmp_path: Path
     undefined = ("flops_per_second", "flops_per_second_interval", "regulated_flops_per_second", "error", "busy_share")
     assert [found[name] for name in undefined] == [None] * 5
     assert found["valid"] is False
-    assert any("has not ended" in doubt for doubt in found["doubts"])
+    assert any("has not ended" in warning for warning in found["warnings"])
 
 
 def test_a_person_reads_the_same_figures_with_their_units(aiperf: User, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_person_reads_the_same_figures_with_their_units(aiperf: User, tmp_path
 
     assert "600 FLOPS" in shown
     assert "10.00 %" in shown
-    assert "doubt: " in shown
+    assert "warning: " in shown
 
 
 def test_a_folder_without_a_run_is_named(aiperf: User) -> None:

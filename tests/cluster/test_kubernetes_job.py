@@ -192,7 +192,7 @@ def test_why_nothing_runs_is_said_with_the_pod_or_the_event_that_tells() -> None
     assert no_room.reason == "pod-head: Unschedulable: 0/3 nodes: cpu"
     assert not no_room.is_hopeless, "a cluster's own autoscaler may bring a node"
     assert (few.reason, few.nodes) == ("pod-worker: Unschedulable: 0/3 nodes: cpu", "the head and 1 worker")
-    assert (all_up.reason, all_up.nodes) == ("", "the head and 2 workers"), "what is past is not told"
+    assert (all_up.reason, all_up.nodes) == ("", "the head and 2 workers"), "what is past is not reported"
 
 
 def test_a_workers_image_that_is_not_there_is_told_and_the_others_go_on() -> None:

@@ -73,7 +73,7 @@ def test_a_broken_node_is_named_and_excluded_and_the_run_goes_on_without_it(rig:
     assert events[-1].reason == "duration"
     report = json.loads((run / "report.json").read_text())
     assert [node["host"] for node in report["nodes"] if node["excluded"]] == [rig.names[-1]]
-    assert any("1 of 3 nodes excluded by preflight" in doubt["text"] for doubt in report["doubts"])
+    assert any("1 of 3 nodes excluded by preflight" in warning["text"] for warning in report["warnings"])
     assert any("1 of 3 were, by preflight" in breach["found"] for breach in report["breaches"])
     pairs = [check.readings["pairs"] for check in told.values()]
     assert all(len(reading["facts"]["with"]) == 2 and not reading["facts"]["failed_with"] for reading in pairs)

@@ -57,7 +57,7 @@ def test_a_figure_without_an_uncertainty_is_never_passed(aiperf: User, runs: Pat
 
     assert answer.status == 2
     said = " ".join(answer.out.split())
-    assert "cannot be told: error" in said and "has neither for error: repeat the runs" in said
+    assert "cannot be determined: error" in said and "has neither for error: repeat the runs" in said
 
 
 def test_equal_runs_show_how_far_they_lie_apart_and_what_from(aiperf: User, runs: Path) -> None:

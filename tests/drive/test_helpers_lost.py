@@ -1,4 +1,4 @@
-"""A recorder or a generator that died: written down, a doubt, and nothing else."""
+"""A recorder or a generator that died: written down, a warning, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiperf.rules.replay import state_after
 from tests.journals import joined, started
 
 
-def test_helpers_that_died_are_a_doubt_that_names_workers_and_effect() -> None:
+def test_helpers_that_died_are_a_warning_that_names_workers_and_effect() -> None:
     run = state_after([started(), joined(0), joined(1)])
     events = []
     for at, (worker, helper) in enumerate([(0, "recorder"), (1, "recorder"), (1, "recorder"), (1, "generator")]):
@@ -21,9 +21,9 @@ def test_helpers_that_died_are_a_doubt_that_names_workers_and_effect() -> None:
         events.append(event)
 
     assert events[0] == HelperLost(at=0.0, worker=0, helper="recorder", reason="ended by SIGKILL")
-    doubts = score(work_log([started(), joined(0), joined(1), *events])).doubts
-    assert "recorders that died and were replaced: 3, of worker 0, 1; samples are missing" in doubts
-    assert any("generators that died and were replaced: 1, of worker 1;" in doubt for doubt in doubts)
+    warnings = score(work_log([started(), joined(0), joined(1), *events])).warnings
+    assert "recorders that died and were replaced: 3, of worker 0, 1; samples are missing" in warnings
+    assert any("generators that died and were replaced: 1, of worker 1;" in warning for warning in warnings)
 
 
 def test_helpers_of_a_worker_that_is_gone_are_not_told() -> None:

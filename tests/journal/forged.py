@@ -1,4 +1,4 @@
-"""Journals that were rewritten and sealed anew, as anyone can do with a text editor and ten lines of Python."""
+"""Journals that were rewritten and hash-chained anew, as anyone can do with a text editor and ten lines of Python."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Line = dict[str, Any]
 
 
 def lines_of(journal: Path) -> list[Line]:
-    """The lines of a journal as plain values, without their seals."""
+    """The lines of a journal as plain values, without their hashes."""
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     for line in lines:
         del line["chain"]
     return lines
 
 
-def sealed(bodies: Iterable[bytes]) -> bytes:
-    """A journal of these bodies, whatever they are; every seal follows from the one before."""
+def hash_chained(bodies: Iterable[bytes]) -> bytes:
+    """A journal of these bodies, whatever they are; every hash follows from the one before."""
     chain, whole = b"0" * 64, b""
     for body in bodies:
         chain = hashlib.sha256(chain + body).hexdigest().encode()
@@ -38,5 +38,5 @@ def body(line: Line) -> bytes:
 def write(folder: Path, lines: Iterable[Line]) -> Path:
     """A run's folder with that journal; gives the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / NAME).write_bytes(sealed(body(line) for line in lines))
+    (folder / NAME).write_bytes(hash_chained(body(line) for line in lines))
     return folder

@@ -1,6 +1,6 @@
-"""A journal that no run can write is refused with its line, however well it is sealed, and never ends in a traceback.
+"""A journal that no run can write is refused with its line, however well it is hash-chained, and never ends in a traceback.
 
-Every forgery is an edit of a journal of a real run (killed, resumed, a rank killed), sealed anew.
+Every forgery is an edit of a journal of a real run (killed, resumed, a rank killed), hash-chained anew.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aiperf.report.gather import gather
 from aiperf.report.text import closing_lines
 from aiperf.simulate.audit.random_runs import play, random_case
 from searchers.propose import RULES
-from tests.journal.forged import Line, body, lines_of, sealed, write
+from tests.journal.forged import Line, body, hash_chained, lines_of, write
 
 REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v2.jsonl")
 Forgery = Callable[[list[Line]], None]
@@ -293,7 +293,7 @@ RAW = {
 
 @pytest.mark.parametrize("raw", RAW.values(), ids=RAW)
 def test_a_sealed_line_that_is_no_event_is_refused_by_its_number(tmp_path: Path, raw: bytes) -> None:
-    (tmp_path / NAME).write_bytes(sealed([*map(body, REAL[:20]), raw]))
+    (tmp_path / NAME).write_bytes(hash_chained([*map(body, REAL[:20]), raw]))
 
     with pytest.raises(JournalDamaged, match=r"journal damaged at line 21 of 21: .*resume_until=20"):
         work_log(read(tmp_path))

@@ -98,7 +98,7 @@ def test_a_rollback_stands_in_the_journal_and_beside_the_score(tmp_path: Path) -
 
     assert line.rolled_back_lines == 3 and line.cut_sha256
     assert kept.rollbacks == [(60.0, 3)]
-    assert any("rolled back at 60 s: 3 lines" in doubt for doubt in score(kept).doubts)
+    assert any("rolled back at 60 s: 3 lines" in warning for warning in score(kept).warnings)
 
 
 def test_a_torn_line_is_dropped_without_being_called_a_rollback(tmp_path: Path) -> None:
@@ -367,9 +367,9 @@ def test_on_the_same_boot_a_wall_clock_that_was_set_changes_nothing_but_is_told(
     assert (line.at, line.down_seconds) == (60.0, 30.0)
     assert line.clock_stepped_forward_seconds - line.clock_stepped_back_seconds == step
     found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
-    told = [doubt for doubt in found.doubts if "wall clock stepped" in doubt]
+    told = [warning for warning in found.warnings if "wall clock stepped" in warning]
     assert len(told) == (step != 0)
-    assert all(("forward" if step > 0 else "back") in doubt for doubt in told)
+    assert all(("forward" if step > 0 else "back") in warning for warning in told)
 
 
 @pytest.mark.parametrize("boot_id", [None, "another"])
@@ -388,12 +388,12 @@ def test_a_second_resume_counts_from_the_first() -> None:
     assert line.at == 70.0
 
 
-def test_a_clock_that_is_kept_right_by_less_than_a_second_is_no_doubt() -> None:
+def test_a_clock_that_is_kept_right_by_less_than_a_second_is_no_warning() -> None:
     line = taken_up_at(1_000_060.4, BOOT, 560.0)
 
     found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
 
-    assert not any("wall clock" in doubt for doubt in found.doubts)
+    assert not any("wall clock" in warning for warning in found.warnings)
 
 
 def test_this_host_tells_its_boot_and_the_drivers_clock_goes_by_it() -> None:

@@ -57,7 +57,7 @@ def test_benchmarks_of_one_title_say_by_which_options_they_are_two() -> None:
     assert told == {
         "r0": (("schedule.patience", "6"),),
         "r1": (("schedule.patience", "3"),),
-        "r2": (("schedule.patience", "not told"),),
+        "r2": (("schedule.patience", "not reported"),),
     }
 
 

@@ -61,7 +61,7 @@ def test_a_journal_of_every_release_gives_an_entry_with_the_figures_of_its_repor
     assert (entry.error, entry.mfu) == (report.score.error, report.utilisation.mfu)
     assert (entry.lacks, entry.benchmark.standing, entry.availability) == ("", "outside", report.availability.share)
     assert entry.accelerator_count == 2
-    assert entry.breaches == report.breaches and entry.warnings == report.doubts
+    assert entry.breaches == report.breaches and entry.warnings == report.warnings
     assert entry.valid_flops is None
 
 

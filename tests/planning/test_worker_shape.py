@@ -175,14 +175,14 @@ def test_a_first_line_whose_budget_was_made_of_another_shape_is_refused_on_readi
         list(read(tmp_path))
 
 
-def test_workers_with_other_ranks_than_planned_are_a_doubt() -> None:
+def test_workers_with_other_ranks_than_planned_are_a_warning() -> None:
     first = started(shape=msgspec.structs.replace(shape(host(40, 40), 2), ranks=2))
 
     assert not any(
-        "planned" in doubt or "plan was made" in doubt for doubt in score(work_log([first, joined(0)])).doubts
+        "planned" in warning or "plan was made" in warning for warning in score(work_log([first, joined(0)])).warnings
     )
-    doubts = score(work_log([first, joined(0), joined(1, ranks=1)])).doubts
-    assert "the plan was made for workers of 2 ranks; 1 of 2 had 1" in doubts
+    warnings = score(work_log([first, joined(0), joined(1, ranks=1)])).warnings
+    assert "the plan was made for workers of 2 ranks; 1 of 2 had 1" in warnings
 
 
 def test_this_machine_cannot_be_planned_with_more_accelerators_than_it_shows() -> None:

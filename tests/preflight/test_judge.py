@@ -141,7 +141,7 @@ def test_an_all_reduce_of_all_that_failed_is_nobodys_fault_by_itself() -> None:
 
     for verdict in judge(nodes, LIMITS).values():
         assert not verdict.faults
-        assert "whose fault it is cannot be told" in verdict.notes[0]
+        assert "whose fault it is cannot be determined" in verdict.notes[0]
 
 
 @given(st.lists(st.floats(1.0, 1e15), min_size=1, max_size=12), st.floats(0.0, 1.0))

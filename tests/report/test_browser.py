@@ -102,7 +102,7 @@ EVIL = '<script>document.title = "owned"</script><img src="data:," onerror="docu
 
 
 def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Tab, tmp_path: Path) -> None:
-    # Sealed like any other journal: whoever writes a whole one can seal it.
+    # Hash-chained like any other journal: whoever writes a whole one can do that.
     events = invented(Shape(duration=60.0, end=30.0, ends=EVIL, name=f"run{EVIL}"))
     with Journal(tmp_path / NAME) as journal:
         journal.append(events)

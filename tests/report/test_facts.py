@@ -292,7 +292,7 @@ def test_a_device_without_a_peak_leaves_a_rule_unknown() -> None:
 
     (breach,) = (each for each in report.breaches if each.is_unknown)
     assert breach.found.startswith("unknown: ") and "Abacus 9" in breach.found
-    assert "of 1 rule it cannot be told" in words.standing(report)
+    assert "of 1 rule it cannot be determined" in words.standing(report)
 
 
 def test_the_share_of_busy_time_that_draws_at_random_took_is_told_where_the_journal_says_which_they_are() -> None:

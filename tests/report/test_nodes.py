@@ -51,10 +51,10 @@ def with_checks(*checks: NodeChecked) -> list[AnyEvent]:
     return [msgspec.structs.replace(first, config=config), *checks, *rest]
 
 
-def test_an_excluded_node_is_named_in_doubts_rules_and_table() -> None:
+def test_an_excluded_node_is_named_in_warnings_rules_and_table() -> None:
     report = gather(with_checks(checked("n1"), checked("n2"), checked("n3", "data: <b>another</b> set")))
 
-    assert [doubt.text for doubt in report.doubts if "preflight" in doubt.text] == [
+    assert [warning.text for warning in report.warnings if "preflight" in warning.text] == [
         "1 of 3 nodes excluded by preflight: n3: data: <b>another</b> set"
     ]
     assert any("1 of 3 were, by preflight" in breach.found for breach in report.breaches)
@@ -71,10 +71,10 @@ def test_an_excluded_node_is_named_in_doubts_rules_and_table() -> None:
     assert "<b>another</b>" not in text
 
 
-def test_a_node_that_is_used_in_spite_of_a_fault_is_a_doubt_and_breaks_no_rule() -> None:
+def test_a_node_that_is_used_in_spite_of_a_fault_is_a_warning_and_breaks_no_rule() -> None:
     report = gather(with_checks(checked("n1", "clock: off", excluded=False), checked("n2")))
 
-    assert any("1 of 2 nodes used in spite of a fault" in doubt.text for doubt in report.doubts)
+    assert any("1 of 2 nodes used in spite of a fault" in warning.text for warning in report.warnings)
     assert not any("by preflight" in breach.found for breach in report.breaches)
 
 

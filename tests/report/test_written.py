@@ -131,7 +131,7 @@ def test_report_json_holds_every_trial_and_the_contract_of_the_score(written: Pa
     facts = json.loads(written.facts.read_text())
 
     assert len(facts["trials"]) == len(gather(SMALL).trials)
-    assert set(facts["score"]) >= {"flops_per_second", "flops_per_second_interval", "error", "busy_share", "doubts"}
+    assert set(facts["score"]) >= {"flops_per_second", "flops_per_second_interval", "error", "busy_share", "warnings"}
     assert facts["breaches"]
 
 
@@ -165,14 +165,14 @@ def test_a_damaged_line_of_telemetry_costs_neither_report_nor_score(written: Pat
     report = report_of(tmp_path)
 
     assert report.score == gather(SMALL).score
-    assert [doubt.text for doubt in report.doubts if "line 1 of telemetry/0.jsonl" in doubt.text]
-    assert any("were not measured" in doubt.text for doubt in report.doubts)
+    assert [warning.text for warning in report.warnings if "line 1 of telemetry/0.jsonl" in warning.text]
+    assert any("were not measured" in warning.text for warning in report.warnings)
     assert "telemetry/0.jsonl" in write(report, tmp_path).page.read_text("utf-8")
 
 
-@pytest.mark.parametrize(("until", "is_doubted"), [(5.0, True), (59.0, False), (None, True)])
-def test_a_recorder_that_died_under_its_worker_is_a_doubt(
-    tmp_path: Path, until: float | None, is_doubted: bool
+@pytest.mark.parametrize(("until", "is_warned_of"), [(5.0, True), (59.0, False), (None, True)])
+def test_a_recorder_that_died_under_its_worker_is_a_warning(
+    tmp_path: Path, until: float | None, is_warned_of: bool
 ) -> None:
     run = invented(Shape(workers=2, duration=120.0, warmup=10.0))
     with Journal(tmp_path / "journal.jsonl") as journal:
@@ -188,9 +188,9 @@ def test_a_recorder_that_died_under_its_worker_is_a_doubt(
         log.append(last, last, [DeviceSample(device="host", utilisation=0.5)])
         log.close()
 
-    texts = [doubt.text for doubt in report_of(tmp_path).doubts if "recorders that died" in doubt.text]
+    texts = [warning.text for warning in report_of(tmp_path).warnings if "recorders that died" in warning.text]
 
-    assert len(texts) == is_doubted
+    assert len(texts) == is_warned_of
     assert all("1 of 2; worst that of worker 1" in text for text in texts)
 
 
@@ -350,14 +350,14 @@ def test_a_run_that_has_only_begun_says_so_instead_of_drawing(tmp_path: Path) ->
     assert "0.0 %" not in text
 
 
-def test_closing_lines_say_score_doubts_standing_and_where_the_report_is() -> None:
+def test_closing_lines_say_score_warnings_standing_and_where_the_report_is() -> None:
     report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
 
     lines = closing_lines(report, Path("runs/x/report.html"))
 
     assert lines[0].startswith("simulated score ")
     assert re.search(r"· busy \d+\.\d %, of it communication \d+\.\d % ·", lines[1])
-    assert any("doubt: simulated" in line for line in lines)
+    assert any("warning: simulated" in line for line in lines)
     assert any("Simulated: virtual clock" in line for line in lines)
     assert lines[-1].endswith("runs/x/report.html")
 
@@ -388,7 +388,7 @@ def test_a_real_run_outside_the_ranking_has_one_heading_over_what_keeps_it_out()
 
     unknown = sum(breach.is_unknown for breach in report.breaches)  # no peak is known for the invented machine
     broken = f"{len(report.breaches) - unknown} rules of a ranked run are not met"
-    first = lines.index(f"Outside the ranking: {broken}, of 1 rule it cannot be told.")
+    first = lines.index(f"Outside the ranking: {broken}, of 1 rule it cannot be determined.")
     assert unknown == 1
     below = lines[first + 1 :]
     assert [sum(each.rule in line for line in below) for each in report.breaches] == [1] * len(report.breaches)

@@ -1,4 +1,4 @@
-"""Checkpoints that could not be written and images that were left out: what the driver makes of the words, and the doubts."""
+"""Checkpoints that could not be written and images that were left out: what the driver makes of the words, and the warnings."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def test_a_checkpoint_that_could_not_be_written_is_an_event_of_its_attempt_and_t
     assert run.trials[0].last_word == 6.0
 
 
-def test_both_stand_as_doubts_beside_the_score() -> None:
+def test_both_stand_as_warnings_beside_the_score() -> None:
     journal = one_trial()
     lost = CheckpointNotWritten(at=journal[-1].at, trial=0, attempt=1, epoch=3, reason="No space left")
     skipped = ImagesSkipped(at=journal[-1].at, worker=0, images=1, files=dict(files(7)))
 
-    told = set(score(work_log([*journal, lost, skipped])).doubts) - set(score(work_log(journal)).doubts)
+    told = set(score(work_log([*journal, lost, skipped])).warnings) - set(score(work_log(journal)).warnings)
 
     assert told == {
         "checkpoints that could not be written: 1; first of trial 0 after epoch 3: No space left",

@@ -40,7 +40,7 @@ from aiperf.rules.state import Run, begin
 from aiperf.rules.stories import Stories
 from aiperf.rules.trial import TrialState
 from aiperf.simulate.audit.random_runs import play, random_case
-from tests.journal.forged import body, lines_of, sealed
+from tests.journal.forged import body, hash_chained, lines_of
 from tests.journals import (
     begun,
     evaluated,
@@ -274,7 +274,7 @@ def test_a_line_that_keeps_the_validators_laws_and_fits_no_state_is_refused_by_i
     lines = lines_of(GOLDEN / "resumed-v2.jsonl")[:6]
     journal = tmp_path / "journal.jsonl"
     dropped = {"event": "CheckpointDropped", "at": lines[-1]["at"], "trial": 0, "reason": ""}
-    journal.write_bytes(sealed([*map(body, lines), body(dropped)]))
+    journal.write_bytes(hash_chained([*map(body, lines), body(dropped)]))
     assert len(list(read(journal))) == 7
 
     with (

@@ -40,7 +40,7 @@ def test_a_worker_that_was_let_go_is_no_loss_in_the_books() -> None:
     assert work_log([*events, WorkerLost(at=6.0, worker=1, reason="killed")]).lost_workers == 1
 
 
-def test_a_start_that_failed_changes_nothing_but_is_written_down_and_is_a_doubt() -> None:
+def test_a_start_that_failed_changes_nothing_but_is_written_down_and_is_a_warning() -> None:
     run = state_after([started(), joined(0)])
     (event,) = interpret(run, NotStarted(host="10.0.0.7", failures=2, reason="no data set"), 3.0)
     before = (dict(run.workers), dict(run.idle), run.next_worker)
@@ -49,5 +49,7 @@ def test_a_start_that_failed_changes_nothing_but_is_written_down_and_is_a_doubt(
 
     assert isinstance(event, WorkerNotStarted) and (event.at, event.host, event.failures) == (3.0, "10.0.0.7", 2)
     assert (dict(run.workers), dict(run.idle), run.next_worker) == before
-    doubts = score(work_log([started(), joined(0), event])).doubts
-    assert any("starts of workers that failed: 1" in doubt and "10.0.0.7: no data set" in doubt for doubt in doubts)
+    warnings = score(work_log([started(), joined(0), event])).warnings
+    assert any(
+        "starts of workers that failed: 1" in warning and "10.0.0.7: no data set" in warning for warning in warnings
+    )

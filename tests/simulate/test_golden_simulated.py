@@ -52,7 +52,7 @@ RUNS = {
 
 
 def hashed(name: str) -> str:
-    """Of the events of a run after the first, as JSON, without what seals them."""
+    """Of the events of a run after the first, as JSON, without their hashes."""
     searcher, hpo, workers, hours, faults = RUNS[name]
     conf = RunConf(
         dataset=ImagenetConf(),

@@ -106,7 +106,7 @@ def test_the_first_line_says_that_the_run_is_simulated_and_nothing_of_the_host_o
     assert (started.started_unix, started.machine, started.versions) == (0.0, {}, {})
 
 
-def test_a_simulated_run_is_scored_with_its_doubt_beside_the_number(tmp_path: Path) -> None:
+def test_a_simulated_run_is_scored_with_its_warning_beside_the_number(tmp_path: Path) -> None:
     conf = configured()
 
     scored = score(work_log(read(journal(conf, tmp_path / NAME))))
@@ -114,7 +114,7 @@ def test_a_simulated_run_is_scored_with_its_doubt_beside_the_number(tmp_path: Pa
     assert isinstance(conf.cluster, SimulatedConf)
     assert scored.valid and scored.flops_per_second is not None
     assert 0.85 < scored.flops_per_second / (conf.cluster.flops * 24) < 1.05
-    assert any("simulated" in doubt for doubt in scored.doubts)
+    assert any("simulated" in warning for warning in scored.warnings)
 
 
 def test_what_faults_cost_stands_in_the_time_breakdown_line_by_line(tmp_path: Path) -> None:

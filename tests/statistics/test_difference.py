@@ -74,8 +74,8 @@ def test_an_error_that_grows_is_judged_as_its_reciprocal_that_sinks(
     [
         (99.5, 0.2, "no regression"),
         (95.0, 0.2, "regression"),
-        (98.0, 0.2, "cannot be told"),
-        (100.0, 5.0, "cannot be told"),  # no difference to be seen, and none that can be left out
+        (98.0, 0.2, "cannot be determined"),
+        (100.0, 5.0, "cannot be determined"),  # no difference to be seen, and none that can be left out
         (120.0, 0.2, "no regression"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_margin_is_kept_only_where_the_whole_interval_keeps_it(second: float, 
 def test_without_an_uncertainty_of_both_nothing_is_told() -> None:
     found = change(100.0, 50.0, None, Estimate(50.0, 0.1, 9, "repeats"))
 
-    assert found is not None and found.is_real is None and verdict(found, 0.02) == "cannot be told"
+    assert found is not None and found.is_real is None and verdict(found, 0.02) == "cannot be determined"
 
 
 def test_runs_that_are_equal_to_the_last_digit_differ_by_nothing() -> None:

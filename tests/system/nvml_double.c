@@ -1,7 +1,7 @@
 /* A driver of two invented accelerators with NVML's own binary interface, so that the real nvidia-ml-py can be run where
  * there is no GPU. Behaviour by environment: NVML_LOST=1 accelerator 1 is lost from its second utilisation on;
  * NVML_THROTTLE=mask; NVML_OLD=1 a driver without the event reasons' new name and without any energy counter;
- * NVML_POWER_CODE=code power cannot be told, for this reason; NVML_CALLS=file a byte is appended for each look, the number of
+ * NVML_POWER_CODE=code power cannot be determined, for this reason; NVML_CALLS=file a byte is appended for each look, the number of
  * the accelerator that was asked. */
 #include <fcntl.h>
 #include <stdio.h>

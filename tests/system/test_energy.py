@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aiperf.accounting.spans import Span
 from aiperf.errors import BadPower
 from aiperf.system.eehpc import Level, Measurement, level
-from aiperf.system.energy import Energy, EnergyFacts, energy_doubts, energy_facts
+from aiperf.system.energy import Energy, EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.log import Log, Look, Record, Sample, Session
 from aiperf.system.meters import read_meters
 from aiperf.system.sampler import Device, DeviceSample
@@ -122,7 +122,7 @@ def test_a_sensor_that_sees_a_part_of_the_time_is_shown_beside_the_counter_with_
     assert found.flops_per_watt == pytest.approx(3e12 / 920)
 
 
-def test_counters_and_samples_that_differ_by_more_than_a_twentieth_are_doubted_by_the_worst_device(
+def test_counters_and_samples_that_differ_by_more_than_a_twentieth_are_warned_of_by_the_worst_device(
     tmp_path: Path,
 ) -> None:
     telemetry = recorded(
@@ -133,8 +133,8 @@ def test_counters_and_samples_that_differ_by_more_than_a_twentieth_are_doubted_b
     facts = energy_facts(telemetry, (), {"n0"}, 3e12, {0: 100.0}, 100.0)
 
     assert facts is not None
-    (doubt,) = energy_doubts(facts)
-    assert "-6.7 % on A100 on n0" in doubt.text
+    (warning,) = energy_warnings(facts)
+    assert "-6.7 % on A100 on n0" in warning.text
 
 
 def test_a_gap_is_in_no_energy_and_in_no_mean_and_is_told(tmp_path: Path) -> None:

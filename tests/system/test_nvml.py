@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from aiperf.system import nvml
 from aiperf.system.log import parse
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
-from aiperf.system.telemetry import Limits, Sample, Session, doubts, summarise
+from aiperf.system.telemetry import Limits, Sample, Session, summarise, telemetry_warnings
 from aiperf.system.xid import hardware_xids
 
 LOOK = """
@@ -234,7 +234,7 @@ def test_a_recorder_on_a_host_with_accelerators_records_those_its_worker_may_use
     }
     last = records[-1]
     assert isinstance(last, Sample)
-    texts = [doubt.text for doubt in doubts(summarise(records, (0.0, last.look.at)), Limits())]
+    texts = [warning.text for warning in telemetry_warnings(summarise(records, (0.0, last.look.at)), Limits())]
     assert any("1 of 2 accelerators of worker 0 on 'n1' missing" in text for text in texts)
     assert any("throttled (hw_thermal_slowdown)" in text and "100 % of the time" in text for text in texts)
 

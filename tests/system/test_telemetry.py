@@ -1,4 +1,4 @@
-"""Recorded telemetry adds up to what was recorded, and what is wrong with the accelerators appears as doubts."""
+"""Recorded telemetry adds up to what was recorded, and what is wrong with the accelerators appears as warnings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from aiperf.system.telemetry import (
     Sample,
     Session,
     Telemetry,
-    doubts,
     read,
     summarise,
+    telemetry_warnings,
 )
 
 WALL = 1_800_000_000.0
@@ -72,26 +72,26 @@ def device(telemetry: Telemetry, id_: str) -> DeviceTelemetry:
 
 
 def texts(telemetry: Telemetry, severity: str | None = None) -> list[str]:
-    return [doubt.text for doubt in doubts(telemetry, Limits()) if severity in (None, doubt.severity)]
+    return [warning.text for warning in telemetry_warnings(telemetry, Limits()) if severity in (None, warning.severity)]
 
 
-# --- doubts
+# --- warnings
 
 
-def test_healthy_busy_accelerators_give_no_doubt(tmp_path: Path) -> None:
+def test_healthy_busy_accelerators_give_no_warning(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0), accelerator(1)], accelerators=2)
 
     assert texts(summary(tmp_path)) == []
 
 
-def test_a_throttled_accelerator_is_doubted_with_reason_and_share_of_time(tmp_path: Path) -> None:
+def test_a_throttled_accelerator_is_warned_of_with_reason_and_share_of_time(tmp_path: Path) -> None:
     def hot_brakes(at: float, figures: dict[str, object]) -> dict[str, object]:
         return figures | ({"throttle": ("gpu_idle", "hw_thermal_slowdown")} if 20 < at <= 32 else {})
 
     write(tmp_path, [accelerator(0), accelerator(1)], {"GPU-1": hot_brakes})
 
     assert device(summary(tmp_path), "GPU-1").throttled == {"gpu_idle": 0.12, "hw_thermal_slowdown": 0.12}
-    assert texts(summary(tmp_path), "doubt") == [
+    assert texts(summary(tmp_path), "warning") == [
         "1 of 2 accelerators throttled (hw_thermal_slowdown); worst A100 #1 of worker 0 on 'n0', 12 % of the time"
     ]
 
@@ -102,7 +102,7 @@ def test_a_clock_held_by_a_power_limit_someone_set_is_a_note(tmp_path: Path) -> 
     assert len(texts(summary(tmp_path), "note")) == len(texts(summary(tmp_path))) == 1
 
 
-def test_a_hot_accelerator_is_doubted_with_its_temperature(tmp_path: Path) -> None:
+def test_a_hot_accelerator_is_warned_of_with_its_temperature(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: figures | {"temperature_celsius": 60 + at / 3}})
 
     assert texts(summary(tmp_path)) == [
@@ -111,20 +111,20 @@ def test_a_hot_accelerator_is_doubted_with_its_temperature(tmp_path: Path) -> No
     assert texts(summary(tmp_path, (0.0, 50.0))) == []
 
 
-def test_uncorrected_memory_errors_inside_the_window_are_grave(tmp_path: Path) -> None:
+def test_uncorrected_memory_errors_inside_the_window_are_critical(tmp_path: Path) -> None:
     def failing(at: float, figures: dict[str, object]) -> dict[str, object]:
         return figures | {"ecc_uncorrected": 7 if at < 50 else 9, "ecc_corrected": 3}
 
     write(tmp_path, [accelerator(0)], {"GPU-0": failing})
 
-    assert texts(summary(tmp_path), "grave") == [
+    assert texts(summary(tmp_path), "critical") == [
         "1 of 1 accelerator had uncorrected memory errors: results may be wrong; "
         "worst A100 #0 of worker 0 on 'n0', 2 in the window"
     ]
     assert texts(summary(tmp_path, (0.0, 40.0))) == []
 
 
-def test_an_accelerator_that_stops_answering_while_its_host_is_recorded_on_is_grave(tmp_path: Path) -> None:
+def test_an_accelerator_that_stops_answering_while_its_host_is_recorded_on_is_critical(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0), accelerator(1)], {"GPU-1": lambda at, figures: figures if at < 40 else None})
 
     assert device(summary(tmp_path), "GPU-1").seconds_missing == pytest.approx(61.0)
@@ -136,23 +136,23 @@ def test_an_accelerator_that_stops_answering_while_its_host_is_recorded_on_is_gr
 def test_a_lost_accelerator_is_told_in_its_drivers_words(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: figures if at < 99 else {"gone": "GPU is lost"}})
 
-    (text,) = texts(summary(tmp_path), "grave")
+    (text,) = texts(summary(tmp_path), "critical")
     assert text.endswith("last seen at 98 s (GPU is lost)")
 
 
 def test_an_accelerator_that_was_never_sampled_but_announced_vanished(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0), accelerator(1)], {"GPU-1": lambda _, __: None})
 
-    assert any("vanished" in text for text in texts(summary(tmp_path), "grave"))
+    assert any("vanished" in text for text in texts(summary(tmp_path), "critical"))
 
 
-def test_fewer_accelerators_than_the_worker_trains_on_are_grave(tmp_path: Path) -> None:
+def test_fewer_accelerators_than_the_worker_trains_on_are_critical(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(index) for index in range(6)], accelerators=8)
 
     assert texts(summary(tmp_path)) == ["2 of 8 accelerators of worker 0 on 'n0' missing when recording began"]
 
 
-def test_idle_accelerators_are_doubted(tmp_path: Path) -> None:
+def test_idle_accelerators_are_warned_of(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, figures: figures | {"utilisation": 0.02}})
 
     assert texts(summary(tmp_path)) == [
@@ -160,7 +160,7 @@ def test_idle_accelerators_are_doubted(tmp_path: Path) -> None:
     ]
 
 
-def test_power_limits_that_differ_between_accelerators_of_one_model_are_doubted(tmp_path: Path) -> None:
+def test_power_limits_that_differ_between_accelerators_of_one_model_are_warned_of(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0), accelerator(1, cap=250.0), accelerator(2, cap=None)])
 
     assert texts(summary(tmp_path)) == [
@@ -177,13 +177,13 @@ def test_accelerators_without_a_sampler_are_not_measured_rather_than_idle(tmp_pa
     assert summary(tmp_path).energy_joules is None
 
 
-def test_a_machine_without_accelerators_gives_no_doubt_of_them(tmp_path: Path) -> None:
+def test_a_machine_without_accelerators_gives_no_warning_of_them(tmp_path: Path) -> None:
     write(tmp_path, [], accelerators=0)
 
     assert texts(summary(tmp_path)) == []
 
 
-def test_a_device_that_gives_no_figure_is_not_doubted_for_it(tmp_path: Path) -> None:
+def test_a_device_that_gives_no_figure_is_not_warned_of_for_it(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, __: {"memory_used_bytes": 5}})
 
     one = device(summary(tmp_path), "GPU-0")
@@ -343,7 +343,7 @@ def test_files_of_several_workers_are_told_apart(tmp_path: Path) -> None:
     assert telemetry.energy_joules == 3 * 300.0 * 100
 
 
-def test_a_run_without_telemetry_has_no_figures_and_no_doubts(tmp_path: Path) -> None:
+def test_a_run_without_telemetry_has_no_figures_and_no_warnings(tmp_path: Path) -> None:
     telemetry = summary(tmp_path / "telemetry")
 
     assert (telemetry.devices, telemetry.energy_joules, texts(telemetry)) == ((), None, [])
@@ -378,7 +378,7 @@ WRONG_LINES = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_LINES.values(), ids=WRONG_LINES)
-def test_a_damaged_line_is_left_out_and_doubted_by_its_file_and_line(tmp_path: Path, wrong: bytes) -> None:
+def test_a_damaged_line_is_left_out_and_warned_of_by_its_file_and_line(tmp_path: Path, wrong: bytes) -> None:
     folder = tmp_path / "telemetry"
     write(folder, [accelerator(0)], seconds=100)
     whole = summary(folder)
@@ -389,33 +389,33 @@ def test_a_damaged_line_is_left_out_and_doubted_by_its_file_and_line(tmp_path: P
     damaged = summary(folder)
 
     assert damaged.devices == whole.devices
-    (text,) = texts(damaged, "doubt")
+    (text,) = texts(damaged, "warning")
     assert text.startswith("telemetry damaged: line 5 of telemetry/0.jsonl left out of every figure (")
 
 
-def test_many_damaged_lines_of_a_file_are_one_doubt(tmp_path: Path) -> None:
+def test_many_damaged_lines_of_a_file_are_one_warning(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], seconds=3)
     file = tmp_path / "0.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join([b"lost\n", *lines[1:]]))  # the session: nothing after it can be told whose it is
 
-    (text,) = texts(summary(tmp_path), "doubt")
+    (text,) = texts(summary(tmp_path), "warning")
 
     assert f"line 1 of {tmp_path.name}/0.jsonl, and {len(lines) - 1} more of its lines" in text
 
 
-def test_a_file_that_cannot_be_read_is_doubted_by_name(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_warned_of_by_name(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], worker=1)
     (tmp_path / "0.jsonl").mkdir()
 
     telemetry = summary(tmp_path)
 
     assert len(telemetry.devices) == 2
-    (text,) = texts(telemetry, "doubt")
+    (text,) = texts(telemetry, "warning")
     assert text.startswith(f"telemetry damaged: {tmp_path.name}/0.jsonl left out of every figure (it cannot be read")
 
 
-def test_telemetry_of_another_version_is_doubted_and_not_guessed_at() -> None:
+def test_telemetry_of_another_version_is_warned_of_and_not_guessed_at() -> None:
     lines = [
         msgspec.json.encode(msgspec.structs.replace(session([HOST]), schema=2)) + b"\n",
         b'{"line":"sample","device":"host","at":0.0,"wall_unix":1.0}\n',

@@ -22,7 +22,7 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import SCHEMAS_READ
 from aiperf.journal.journal import NAME, read
-from tests.journal.forged import Line, body, lines_of, sealed, write
+from tests.journal.forged import Line, body, hash_chained, lines_of, write
 from tools.verify_standalone import SCHEMAS, Untrue, canonical, verified
 
 TOOL = Path(__file__).parents[2] / "tools" / "verify_standalone.py"
@@ -121,8 +121,8 @@ def test_a_broken_chain_is_told_by_its_line(tmp_path: Path) -> None:
         (b"\x7fELF\x02\x01\x01", 2, "a journal is lines of JSON objects"),
         (b"\xef\xbb\xbf" + REAL.read_bytes(), 2, "byte order mark"),
         (b'{"a": 1}\n', 2, "a journal's lines end with their chain"),
-        (sealed([b'{"event":"Progress"}']), 2, "a journal begins with RunStarted"),
-        (sealed([b'{"event":"RunStarted","schema":99}']), 2, "reads schemas 1 to"),
+        (hash_chained([b'{"event":"Progress"}']), 2, "a journal begins with RunStarted"),
+        (hash_chained([b'{"event":"RunStarted","schema":99}']), 2, "reads schemas 1 to"),
         (REAL.read_bytes().replace(b"\n", b"\r\n"), 1, "carried over as text"),
         (REAL.read_bytes() + b'{"a":1}\n', 1, "it has no chain at its end"),
         (REAL.read_bytes() + b"\n", 1, "it has no chain at its end"),
@@ -177,7 +177,7 @@ def edited(**fields: object) -> list[bytes]:
     ],
 )  # fmt: skip
 def test_a_sealed_line_that_cannot_be_taken_in_is_told_by_its_line(tmp_path: Path, bodies: list[bytes]) -> None:
-    (tmp_path / NAME).write_bytes(sealed(bodies))
+    (tmp_path / NAME).write_bytes(hash_chained(bodies))
 
     with pytest.raises(Untrue, match=r"^line \d+: ") as refused:
         verified(tmp_path)

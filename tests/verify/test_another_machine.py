@@ -94,7 +94,7 @@ def test_a_few_proposals_of_another_processor_that_come_out_otherwise_are_no_con
     found = proposals(tmp_path, with_another_choice(from_elsewhere(copy.deepcopy(REAL)), (13,)))
 
     assert found.is_sound
-    assert [(one.check, one.certainty) for one in found.findings] == [("proposals", "cannot be told")]
+    assert [(one.check, one.certainty) for one in found.findings] == [("proposals", "cannot be determined")]
     assert "not re-derivable here" in found.findings[0].found and ELSEWHERE in found.findings[0].found
 
 

@@ -114,7 +114,7 @@ def test_work_above_an_accelerators_dense_peak_is_a_contradiction(tmp_path: Path
 def test_work_above_what_a_processor_measured_of_itself_proves_nothing(tmp_path: Path) -> None:
     verified = forged(tmp_path, quick)
 
-    assert {certainty for certainty, _ in told(verified, "rates")} == {"cannot be told"}
+    assert {certainty for certainty, _ in told(verified, "rates")} == {"cannot be determined"}
     assert verified.is_sound and verified.untold
 
 
@@ -173,8 +173,8 @@ HONEST = [look(10.0 + second) for second in range(145)]
     [
         ([*HONEST[:50], look(20.0), *HONEST[50:]], "contradiction", "GPU-0 at 20.0 s after 59.0 s"),
         ([one | {"utilisation": 0.0} for one in HONEST], "contradiction", "in use for 0.0%"),
-        (HONEST[:50] + HONEST[110:], "cannot be told", "have no samples"),
-        ([one | {"power_watts": 100.0} for one in HONEST], "cannot be told", "J by its counter"),
+        (HONEST[:50] + HONEST[110:], "cannot be determined", "have no samples"),
+        ([one | {"power_watts": 100.0} for one in HONEST], "cannot be determined", "J by its counter"),
     ],
     ids=["a clock that runs back", "idle devices", "a gap", "two energies"],
 )
@@ -206,4 +206,4 @@ def test_a_broken_chain_is_answered_with_its_line_and_the_reason(
     assert main(["verify", str(run)]) == 1
 
     said = capsys.readouterr().out
-    assert "journal damaged at line" in said and "its seal does not follow" in said
+    assert "journal damaged at line" in said and "its hash does not follow" in said

@@ -106,7 +106,7 @@ def counter_lowered(lines: list[Line]) -> list[Line]:
 def test_a_gap_and_a_disagreement_are_told_since_honest_sensors_have_them_too(tmp_path: Path, edit: Edit) -> None:
     found = found_in(tmp_path, edit)
 
-    assert {one.certainty for one in found} == {"cannot be told"}
+    assert {one.certainty for one in found} == {"cannot be determined"}
 
 
 def both_lowered(lines: list[Line]) -> list[Line]:

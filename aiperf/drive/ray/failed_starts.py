@@ -99,7 +99,7 @@ class Starts:
             return True
         failures = failure.count
         if failure.error is not None and not self._has_been_up:
-            failures = max(failures, self._law.tries)  # somebody has to mend it, and the others' fate may end the run
+            failures = max(failures, self._law.tries)  # somebody has to fix it, and the others' fate may end the run
         return not failure.is_final and now - failure.at >= self._law.pause(failures)
 
     def hopeless(self, wanted: Collection[Slot], now: float) -> AiperfError | None:

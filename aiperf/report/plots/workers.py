@@ -46,7 +46,7 @@ def workers_over_time(report: Report) -> Picture:
         )
     busy = report.score.busy_share
     measured = NOT_MEASURED if busy is None else share(busy)
-    described = f"Gantt chart of {count(chart.all_workers)} workers; busy share {measured}."
+    described = f"Gantt chart of {count(chart.all_workers)} workers; busy time {measured}."
     return Picture(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png)
 
 

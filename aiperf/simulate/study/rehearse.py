@@ -55,7 +55,7 @@ class Rehearsed:
     efficiency: float
     """Score ÷ perfect: weak scaling as it is usually given. Above 1 where the networks drawn suit accelerators better."""
     busy_efficiency: float
-    """Accelerators' busy share ÷ that of one worker alone: what waiting for each other and for the driver costs."""
+    """Accelerators' busy time ÷ that of one worker alone: what waiting for each other and for the driver costs."""
     busy_share: float
     shares: dict[str, float]
     """Where the accelerators' time went, line by line, of the whole; 'done again' is busy time whose work counts no more, and

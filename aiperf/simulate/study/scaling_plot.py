@@ -74,17 +74,23 @@ def _efficiencies(axes: Axes, sweep: Sequence[Rehearsed]) -> None:
     workers = [each.workers for each in sweep]
     by_score = [100 * each.efficiency for each in sweep]
     by_time = [100 * each.busy_efficiency for each in sweep]
-    doubt = 200 * sweep[-1].standard_error
+    spread = 200 * sweep[-1].standard_error
     axes.axhline(100, color=_PALE, linestyle="--", linewidth=1)
     axes.axhline(100 * _LEAST, color=_PALE, linestyle=":", linewidth=1)
     axes.annotate(
         f"goal {share(_LEAST, 0)}", (workers[-1] * 3.8, 100 * _LEAST), ha="right", va="bottom", fontsize=8, color=_INK
     )
     axes.errorbar(
-        workers, by_score, yerr=doubt, color=_SCORE, marker="o", capsize=3, label="score ÷ perfect, ± 2 standard errors"
+        workers,
+        by_score,
+        yerr=spread,
+        color=_SCORE,
+        marker="o",
+        capsize=3,
+        label="score ÷ perfect, ± 2 standard errors",
     )
     axes.semilogx(workers, by_time, color=_BUSY, marker="s", markersize=5, label="busy time ÷ one worker's")
     values = [*by_score, *by_time]
-    axes.set_ylim(min(98.0, min(values) - 1.0), max(101.5, max(values) + doubt + 0.5))
+    axes.set_ylim(min(98.0, min(values) - 1.0), max(101.5, max(values) + spread + 0.5))
     axes.set_ylabel("efficiency in %")
     axes.legend(frameon=False, loc="lower left", fontsize=8, ncols=2)

@@ -65,7 +65,7 @@ class SystemForm:
     power_includes: str | None = None
     """What it holds besides the nodes: switches, storage, cooling, …, or nothing."""
     cost: str | None = None
-    """Price or price an hour, with currency and what it holds; 'not told' is an answer."""
+    """Price or price an hour, with currency and what it holds; 'not reported' is an answer."""
     notes: str | None = None
     """Whatever else a reader must know."""
 

@@ -48,7 +48,7 @@ def describe_node(
 def _storage(told: object) -> Part:
     part: Part = msgspec.to_builtins(told)
     size = part.pop("size_bytes", None)
-    part["gibibytes"] = unread(part.get("why_not", "not told")) if size is None else round(size / 2**30)
+    part["gibibytes"] = unread(part.get("why_not", "not reported")) if size is None else round(size / 2**30)
     return {name: unread("the kernel does not say") if value is None else value for name, value in part.items()}
 
 

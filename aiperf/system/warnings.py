@@ -1,6 +1,6 @@
-"""What a run's telemetry gives cause to doubt, in words that stand beside the score.
+"""What a run's telemetry warns of, in words that stand beside the score.
 
-A device that measured nothing is never doubted for what it might have shown; that it was not measured is said instead.
+A device that measured nothing is never warned of for what it might have shown; that it was not measured is said instead.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Literal
 
 from aiperf.system.summary import DeviceTelemetry, Telemetry
 
-Severity = Literal["note", "doubt", "grave"]
-"""note: worth knowing; doubt: slower than the machine could be; grave: results may be wrong, or accelerators were gone."""
+Severity = Literal["note", "warning", "critical"]
+"""note: worth knowing; warning: slower than the machine could be; critical: results may be wrong, or accelerators were gone."""
 
 IDLE_REASONS = frozenset({"gpu_idle"})
 """Reasons for a low clock that hold nothing back."""
@@ -23,14 +23,14 @@ CHOSEN_REASONS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class RunWarning:
     text: str
     severity: Severity
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Beyond which a figure is doubted."""
+    """Beyond which a figure is warned of."""
 
     throttled_share: float = 0.01
     """Of the measured time, for each reason."""
@@ -46,8 +46,8 @@ class Limits:
     """Difference of power limits between accelerators of one model."""
 
 
-def doubts(telemetry: Telemetry, limits: Limits) -> tuple[Doubt, ...]:
-    """All that stands out, gravest first; alike devices share one line, which names the worst of them."""
+def telemetry_warnings(telemetry: Telemetry, limits: Limits) -> tuple[RunWarning, ...]:
+    """All that stands out, most critical first; alike devices share one line, which names the worst of them."""
     accelerators = telemetry.accelerators
     found = [
         *_missing(telemetry),
@@ -60,8 +60,8 @@ def doubts(telemetry: Telemetry, limits: Limits) -> tuple[Doubt, ...]:
         *_damaged(telemetry),
         *_unmeasured(telemetry, limits),
     ]
-    order: tuple[Severity, ...] = ("grave", "doubt", "note")
-    return tuple(sorted(found, key=lambda doubt: order.index(doubt.severity)))
+    order: tuple[Severity, ...] = ("critical", "warning", "note")
+    return tuple(sorted(found, key=lambda warning: order.index(warning.severity)))
 
 
 def _name(one: DeviceTelemetry) -> str:
@@ -77,50 +77,50 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
 
 
-def _missing(telemetry: Telemetry) -> list[Doubt]:
+def _missing(telemetry: Telemetry) -> list[RunWarning]:
     """Workers that trained on more accelerators than stood there to be sampled."""
     return [
-        Doubt(
+        RunWarning(
             f"{worker.accelerators_expected - worker.accelerators_sampled} of {worker.accelerators_expected} "
             f"accelerators of worker {worker.worker} on {worker.host!r} missing when recording began",
-            "grave",
+            "critical",
         )
         for worker in telemetry.workers
         if worker.accelerators_expected is not None and 0 < worker.accelerators_sampled < worker.accelerators_expected
     ]
 
 
-def _gone(accelerators: Sequence[DeviceTelemetry]) -> list[Doubt]:
+def _gone(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
     gone = [one for one in accelerators if one.gone_at is not None]
     if not gone:
         return []
     first = min(gone, key=lambda one: one.gone_at or 0.0)
     return [
-        Doubt(
+        RunWarning(
             f"{_of(gone, accelerators)} vanished; first {_name(first)}, "
             f"last seen at {first.gone_at:.0f} s ({first.gone})",
-            "grave",
+            "critical",
         )
     ]
 
 
-def _ecc(accelerators: Sequence[DeviceTelemetry]) -> list[Doubt]:
-    found: list[Doubt] = []
+def _ecc(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
+    found: list[RunWarning] = []
     failed = [one for one in accelerators if one.ecc_uncorrected]
     if failed:
         worst = max(failed, key=lambda one: one.ecc_uncorrected or 0)
         text = f"{_of(failed, accelerators)} had uncorrected memory errors: results may be wrong; worst {_name(worst)}"
-        found.append(Doubt(f"{text}, {worst.ecc_uncorrected} in the window", "grave"))
+        found.append(RunWarning(f"{text}, {worst.ecc_uncorrected} in the window", "critical"))
     corrected = [one for one in accelerators if one.ecc_corrected]
     if corrected:
         worst = max(corrected, key=lambda one: one.ecc_corrected or 0)
         text = f"{_of(corrected, accelerators)} had memory errors that were corrected; worst {_name(worst)}"
-        found.append(Doubt(f"{text}, {worst.ecc_corrected} in the window", "note"))
+        found.append(RunWarning(f"{text}, {worst.ecc_corrected} in the window", "note"))
     return found
 
 
-def _throttled(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[Doubt]:
-    found: list[Doubt] = []
+def _throttled(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
+    found: list[RunWarning] = []
     for reason in sorted({reason for one in accelerators for reason in one.throttled or ()} - IDLE_REASONS):
         shares = [((one.throttled or {}).get(reason, 0.0), one) for one in accelerators]
         held = [(share, one) for share, one in shares if share > limits.throttled_share]
@@ -129,36 +129,36 @@ def _throttled(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[
             text = (
                 f"{_of(held, accelerators)} throttled ({reason}); worst {_name(worst)}, {_percent(share)} of the time"
             )
-            found.append(Doubt(text, "note" if reason in CHOSEN_REASONS else "doubt"))
+            found.append(RunWarning(text, "note" if reason in CHOSEN_REASONS else "warning"))
     return found
 
 
-def _hot(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[Doubt]:
+def _hot(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
     known = [(one.temperature_max_celsius, one) for one in accelerators if one.temperature_max_celsius is not None]
     hot = [(celsius, one) for celsius, one in known if celsius >= limits.hot_celsius]
     if not hot:
         return []
     celsius, worst = max(hot, key=lambda pair: pair[0])
     text = f"{_of(hot, accelerators)} reached {limits.hot_celsius:.0f} °C; hottest {_name(worst)}, {celsius:.0f} °C"
-    return [Doubt(text, "doubt")]
+    return [RunWarning(text, "warning")]
 
 
-def _idle(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[Doubt]:
+def _idle(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
     known = [(one.utilisation_mean, one) for one in accelerators if one.utilisation_mean is not None]
     idle = [(mean, one) for mean, one in known if mean < limits.idle_utilisation]
     if not idle:
         return []
     mean, worst = min(idle, key=lambda pair: pair[0])
     text = f"{_of(idle, accelerators)} sat idle; least used {_name(worst)}, mean utilisation {_percent(mean)}"
-    return [Doubt(text, "doubt")]
+    return [RunWarning(text, "warning")]
 
 
-def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[Doubt]:
+def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
     by_model: dict[str | None, list[tuple[float, DeviceTelemetry]]] = {}
     for one in accelerators:
         if one.device.power_cap_watts is not None:
             by_model.setdefault(one.device.model, []).append((one.device.power_cap_watts, one))
-    found: list[Doubt] = []
+    found: list[RunWarning] = []
     for model, capped in by_model.items():
         least, most = min(capped, key=lambda pair: pair[0]), max(capped, key=lambda pair: pair[0])
         if least[0] < most[0] * (1 - limits.power_cap_share):
@@ -166,11 +166,11 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list
             text = (
                 f"power limits of {model or 'accelerators'} differ: {len(fewer)} of {len(capped)} below {most[0]:.0f} W"
             )
-            found.append(Doubt(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "doubt"))
+            found.append(RunWarning(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "warning"))
     return found
 
 
-def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits) -> tuple[Doubt, ...]:
+def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits) -> tuple[RunWarning, ...]:
     """Recorders that ended before their workers did, by when each worker was last known to work; nothing where all are there.
 
     What their devices did after that is in no figure, and nothing else would show it.
@@ -192,37 +192,37 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits
     last = until.get(worker)
     heard = "it recorded nothing" if last is None else f"it was last heard of at {last:.0f} s"
     return (
-        Doubt(
+        RunWarning(
             f"recorders that died before their workers ended: {len(ended)} of {len(worked_until)}; worst that of worker "
             f"{worker}: {heard}, while its worker worked until {worked:.0f} s",
-            "doubt",
+            "warning",
         ),
     )
 
 
-def _damaged(telemetry: Telemetry) -> list[Doubt]:
-    found: list[Doubt] = []
+def _damaged(telemetry: Telemetry) -> list[RunWarning]:
+    found: list[RunWarning] = []
     for one in telemetry.damaged:
         others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""
         where = f"line {one.line} of {one.file}" if one.line else one.file
-        found.append(Doubt(f"telemetry damaged: {where}{others} left out of every figure ({one.why})", "doubt"))
+        found.append(RunWarning(f"telemetry damaged: {where}{others} left out of every figure ({one.why})", "warning"))
     return found
 
 
-def _unmeasured(telemetry: Telemetry, limits: Limits) -> list[Doubt]:
-    found: list[Doubt] = []
+def _unmeasured(telemetry: Telemetry, limits: Limits) -> list[RunWarning]:
+    found: list[RunWarning] = []
     blind = [one for one in telemetry.workers if one.accelerators_expected and not one.accelerators_sampled]
     if blind:
         first = blind[0]
         reasons = "; ".join(f"{name}: {reason}" for name, reason in first.not_sampled.items())
         text = f"accelerators of {len(blind)} of {len(telemetry.workers)} workers not measured"
         where = f"worker {first.worker} on {first.host!r}"
-        found.append(Doubt(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note"))
+        found.append(RunWarning(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note"))
     length = telemetry.window[1] - telemetry.window[0]
     present = [one for one in telemetry.accelerators if one.gone_at is None]
     partly = [one for one in present if one.seconds_missing > limits.missing_share * length]
     if partly:
         worst = max(partly, key=lambda one: one.seconds_missing)
         text = f"{_of(partly, telemetry.accelerators)} not measured all the time; worst {_name(worst)}"
-        found.append(Doubt(f"{text}, {worst.seconds_missing:.0f} of {length:.0f} s missing", "note"))
+        found.append(RunWarning(f"{text}, {worst.seconds_missing:.0f} of {length:.0f} s missing", "note"))
     return found

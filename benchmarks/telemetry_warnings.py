@@ -1,12 +1,12 @@
-"""What is wrong with accelerators appears as doubts in the report, and nothing else does: what was planted, and what was found.
+"""What is wrong with accelerators appears as warnings in the report, and nothing else does: planted and found.
 
-    python -m benchmarks.telemetry_doubts [--seed 0] [--keep FOLDER]
+    python -m benchmarks.telemetry_warnings [--seed 0] [--keep FOLDER]
 
 A simulated run of six workers with eight accelerators gives the journal. Beside it the recorder's own writer leaves telemetry,
 one look a second at every device: most work healthily, with the noise of utilisation, power and temperature that such devices
-have, and the faults of PLANTED are put into some. The report is made as `python -m aiperf report` makes it, and its doubts
-are read from report.json. Exit status 1 when a fault is missed, a doubt counts other devices than were planted, or a healthy
-accelerator is doubted.
+have, and the faults of PLANTED are put into some. The report is made as `python -m aiperf report` makes it, and its warnings
+are read from report.json. Exit status 1 when a fault is missed, a warning counts other devices than were planted, or a healthy
+accelerator is warned of.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import msgspec
 from aiperf.config import configure
 from aiperf.report.write import report_of, write
 from aiperf.simulate.session import open_run, simulate
-from aiperf.system.doubts import Doubt
 from aiperf.system.log import Log, Session
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.telemetry import path
+from aiperf.system.warnings import RunWarning
 
 WORKERS, ACCELERATORS = 6, 8
 SECONDS, WARMUP = 2400, 600
@@ -63,7 +63,7 @@ class Planted:
     """(worker, index); where a whole worker is meant, index −1."""
     severity: str
     says: str
-    """A regular expression over the doubt; its group 'count', where it has one, is the number of devices."""
+    """A regular expression over the warning; its group 'count', where it has one, is the number of devices."""
     change: Change | None = None
 
 
@@ -72,21 +72,21 @@ def _fault(what: str, devices: tuple[tuple[int, int], ...], severity: str, says:
 
 
 PLANTED = (
-    _fault("hot slowdown for 10 % of the run", ((0, 1), (1, 4)), "doubt", r"throttled \(hw_thermal_slowdown\)",
+    _fault("hot slowdown for 10 % of the run", ((0, 1), (1, 4)), "warning", r"throttled \(hw_thermal_slowdown\)",
            _at(0.5, 0.6, throttle=("hw_thermal_slowdown",), clock_mhz=765.0)),
-    _fault("power brake for 5 % of the run", ((2, 0),), "doubt", r"throttled \(hw_power_brake_slowdown\)",
+    _fault("power brake for 5 % of the run", ((2, 0),), "warning", r"throttled \(hw_power_brake_slowdown\)",
            _at(0.4, 0.45, throttle=("hw_power_brake_slowdown",), clock_mhz=345.0)),
     _fault("power limit reached all the time", ((0, 5), (0, 6), (1, 7)), "note", r"throttled \(sw_power_cap\)",
            _at(0.0, 1.0, throttle=("sw_power_cap",))),
-    _fault("91 °C in one minute", ((1, 2),), "doubt", "reached 85 °C", _at(0.6, 0.625, temperature_celsius=91.0)),
-    _fault("uncorrected ECC errors", ((2, 3),), "grave", "had uncorrected memory errors", _counts("ecc_uncorrected", 900)),
+    _fault("91 °C in one minute", ((1, 2),), "warning", "reached 85 °C", _at(0.6, 0.625, temperature_celsius=91.0)),
+    _fault("uncorrected ECC errors", ((2, 3),), "critical", "had uncorrected memory errors", _counts("ecc_uncorrected", 900)),
     _fault("corrected ECC errors", ((1, 1), (2, 6)), "note", "had memory errors that were corrected",
            _counts("ecc_corrected", 60)),
-    _fault("idle", ((2, 7),), "doubt", "sat idle",
+    _fault("idle", ((2, 7),), "warning", "sat idle",
            lambda look, _, random: msgspec.structs.replace(look, utilisation=0.02 * random.random(), power_watts=60.0)),
-    _fault("lost in the middle", ((0, 3),), "grave", "vanished", _vanishes),
-    Planted("power limit of 300 W, the others' 400 W", ((1, 0),), "doubt", r"power limits .* differ: (?P<count>\d+) of \d+"),
-    Planted("one accelerator of a worker never there", ((3, 7),), "grave",
+    _fault("lost in the middle", ((0, 3),), "critical", "vanished", _vanishes),
+    Planted("power limit of 300 W, the others' 400 W", ((1, 0),), "warning", r"power limits .* differ: (?P<count>\d+) of \d+"),
+    Planted("one accelerator of a worker never there", ((3, 7),), "critical",
             r"(?P<count>\d+) of 8 accelerators of worker 3 .* missing"),
     Planted("a worker without a sampler", ((4, -1),), "note", r"accelerators of (?P<count>\d+) of \d+ workers not measured"),
     Planted("recorder dead for a fifth of the run", tuple((5, index) for index in range(8)), "note",
@@ -156,26 +156,26 @@ def record(folder: Path, worker: int, random: Random) -> None:
     log.close()
 
 
-def unanswered(found: list[Doubt]) -> list[str]:
-    """Planted faults that no doubt tells rightly, and doubts of the telemetry that nobody planted."""
+def unanswered(found: list[RunWarning]) -> list[str]:
+    """Planted faults that no warning tells rightly, and warnings of the telemetry that nobody planted."""
     problems, told = [], set[str]()
     for fault in PLANTED:
-        matching = [(doubt, match) for doubt in found if (match := re.search(fault.says, doubt.text))]
+        matching = [(warning, match) for warning in found if (match := re.search(fault.says, warning.text))]
         if len(matching) != 1:
-            problems.append(f"missed: {fault.what} (doubts that tell of it: {len(matching)})")
+            problems.append(f"missed: {fault.what} (warnings that tell of it: {len(matching)})")
             continue
-        doubt, match = matching[0]
-        told.add(doubt.text)
-        # where a doubt names a device, it is the worst of those planted
-        named = re.search(r"#(\d+) of worker (\d+)", doubt.text)
+        warning, match = matching[0]
+        told.add(warning.text)
+        # where a warning names a device, it is the worst of those planted
+        named = re.search(r"#(\d+) of worker (\d+)", warning.text)
         if int(match["count"]) != len(fault.devices):
             problems.append(f"miscounted: {fault.what}, planted in {len(fault.devices)}, found in {match['count']}")
         if named and (int(named[2]), int(named[1])) not in fault.devices:
             problems.append(f"blamed: a healthy accelerator, {named[0]}, for {fault.what}")
-        if doubt.severity != fault.severity:
-            problems.append(f"weighed wrongly: {fault.what} is {doubt.severity!r}, not {fault.severity!r}")
-    strays = [doubt.text for doubt in found if doubt.text not in told and "accelerator" in doubt.text]
-    return problems + [f"doubted without cause: {text}" for text in strays]
+        if warning.severity != fault.severity:
+            problems.append(f"weighed wrongly: {fault.what} is {warning.severity!r}, not {fault.severity!r}")
+    strays = [warning.text for warning in found if warning.text not in told and "accelerator" in warning.text]
+    return problems + [f"warned of without cause: {text}" for text in strays]
 
 
 def main() -> int:
@@ -194,14 +194,14 @@ def main() -> int:
         for worker in range(WORKERS):
             record(folder, worker, random)
         report = msgspec.json.decode(write(report_of(folder), folder).facts.read_bytes())
-        found = [msgspec.convert(doubt, Doubt) for doubt in report["doubts"]]
+        found = [msgspec.convert(warning, RunWarning) for warning in report["warnings"]]
     print(f"\nplanted, in {WORKERS} workers of {ACCELERATORS} accelerators:")
     for fault in PLANTED:
         where = ", ".join(f"worker {worker}" + (f" #{index}" if index >= 0 else "") for worker, index in fault.devices)
         print(f"  {fault.severity}: {fault.what}: {where}")
     print("found in the report:")
-    for doubt in found:
-        print(f"  {doubt.severity}: {doubt.text}")
+    for warning in found:
+        print(f"  {warning.severity}: {warning.text}")
     problems = unanswered(found)
     for problem in problems:
         print(problem)

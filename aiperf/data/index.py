@@ -2,8 +2,8 @@
 
 One file. Its first line is "aiperf-folders 1 SHA256", the checksum of everything after it; the second is a JSON object
 (`Header`). Then come columns of numbers and the files' names, little-endian, split by split: bytes of each file (int64), where
-its name ends (int64), its height and its width in pixels (uint16, 0: not known), and the names one after the other. It is read as one
-piece, which the other processes of a host find in its page cache.
+its name ends (int64), its height and its width in pixels (uint16, 0: not known), and the names one after the other. It is
+read as one piece, which the other processes of a host find in its page cache.
 
 It is written by `python -m aiperf prepare`, and holds for as long as the folders hold what it says. That is looked at when it
 is read (`Index.check`): a folder that was changed since is listed again, some files are asked for their size, and a file

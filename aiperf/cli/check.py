@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Holds a run to the rules of a division, from its journal alone. Every rule that is broken, or of which it\n"
-    "cannot be determined, is printed with its source, what was found, the journal's line that shows it, and what would\n"
-    "fix it. Exit status: 0 the run is valid, 1 it is not, 2 it could not be judged (no such run, a damaged\n"
+    "cannot be determined, is printed with its source, what was found, the journal's line that shows it, and what\n"
+    "would fix it. Exit status: 0 the run is valid, 1 it is not, 2 it could not be judged (no such run, a damaged\n"
     "journal, no such division)."
 )
 EXAMPLES = (

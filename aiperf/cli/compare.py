@@ -16,7 +16,7 @@ DESCRIPTION = """Compares runs from their journals: what differs in configuratio
 difference is real, and what it is made of. A side of several equal runs is known by their spread, a single
 run's score by how evenly it ran.
 
-Exit status: 0 compared, and no regression beyond the margin; 1 a regression beyond it; 2 it cannot be determined
+Exit status: 0 compared, and no regression beyond the margin; 1 a regression beyond it; 2 undetermined
 (not significant is not equal), or the runs cannot be compared."""
 EXAMPLES = (
     "runs/before runs/after",

@@ -24,7 +24,7 @@ ARG INDEX=true
 ARG TORCH_INDEX=
 ARG RAY_EXTRAS=default
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
 COPY aiperf aiperf
 COPY cluster cluster
 COPY conf conf

@@ -14,7 +14,7 @@ help: ## what can be made
 
 setup: $(STAMP) ## the environment in .venv, pinned by constraints.txt (does nothing when it is there)
 
-$(STAMP): pyproject.toml constraints.txt tools/setup.sh tools/build_horovod.sh tools/horovod_plan.py tools/torchvision_without_cuda.sh
+$(STAMP): pyproject.toml setup.py constraints.txt tools/setup.sh tools/build_horovod.sh tools/horovod_plan.py tools/torchvision_without_cuda.sh
 	@PYTHON="$(PYTHON)" bash tools/setup.sh
 	@touch $@
 

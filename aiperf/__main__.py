@@ -6,6 +6,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from aiperf.cli.arguments import VERBS, carry_out
 from aiperf.errors import AiperfError
@@ -40,8 +41,16 @@ def _carried_out(words: list[str]) -> int:
         )
     if any(word in HELP for word in words):
         return int(importlib.import_module("aiperf.cli.help").main())
+    importlib.import_module("aiperf.config").require_options(
+        words
+    )  # before what a run needs is loaded: a slip is answered at once
     return int(importlib.import_module("aiperf.cli.run").main(words))
 
 
-if __name__ == "__main__":
+def script() -> NoReturn:
+    """The console script that an installation brings."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    script()

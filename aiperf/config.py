@@ -2,6 +2,7 @@
 
 Hydra composes it from conf/*.yaml, where a group's choices lie; the dataclasses stand beside what they configure, and only
 a field's own line holds its default. A misspelt option, group or choice is refused before anything starts.
+Hydra is loaded when something is composed: what only reads the classes (help, hints, a journal's first line) does without.
 """
 
 from __future__ import annotations
@@ -13,18 +14,11 @@ import typing
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from hydra import compose, initialize_config_module
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
-from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
-import conf as conf_folder
+from aiperf.conf_folder import configuration_folder
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.storage_config import StorageConf
@@ -38,6 +32,13 @@ from cluster.faults import FAULTS, FaultConf, UnusableFault
 from cluster.kinds import CLUSTERS
 from cluster.place import ClusterConf
 from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf, UnusableConf
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+    from omegaconf.errors import OmegaConfBaseException
+
+MISSING: Any = "???"
+"""OmegaConf's sign for a value that is to be given, spelt out: help reads these classes without OmegaConf."""
 
 
 @dataclass
@@ -132,12 +133,22 @@ _CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
 
 def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
     """The dataclasses that each part of the configuration may be, as the fields of RunConf say."""
-    hints = typing.get_type_hints(RunConf)
+    hints = _type_hints(RunConf)
     kinds = {each.name: _without_none(hints[each.name]) for each in fields(RunConf)}
     parts: dict[str, type[Any]] = {
         name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)
     }
     return {name: _CHOSEN.get(part, (part,)) for name, part in parts.items()}
+
+
+_TYPE_HINTS: dict[type[Any], dict[str, Any]] = {}
+
+
+def _type_hints(schema: type[Any]) -> dict[str, Any]:
+    """Worked out once: it compiles every annotation of the class."""
+    if schema not in _TYPE_HINTS:
+        _TYPE_HINTS[schema] = typing.get_type_hints(schema)
+    return _TYPE_HINTS[schema]
 
 
 def _without_none(hint: Any) -> Any:
@@ -148,6 +159,8 @@ def _without_none(hint: Any) -> Any:
 
 def _type_of(node: DictConfig) -> type[Any]:
     """The dataclass that a node of the composed configuration will become."""
+    from omegaconf import OmegaConf
+
     found = OmegaConf.get_type(node)
     assert found is not None, "every part and record has a schema"
     return found
@@ -160,7 +173,7 @@ def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
     told: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
     if told is not None:
         return told
-    hint = typing.get_type_hints(schema)[name]
+    hint = _type_hints(schema)[name]
     each = hint.__args__[0] if typing.get_origin(hint) is list else None
     return (each,) if is_dataclass(each) and isinstance(each, type) else ()
 
@@ -181,7 +194,7 @@ def name_of_choice(schema: type[Any]) -> str | None:
 
 def choices(group: str) -> list[str]:
     """The choices of a group: the files that lie in it."""
-    return sorted(path.stem for path in (Path(conf_folder.__path__[0]) / group).glob("*.yaml"))
+    return sorted(path.stem for path in (configuration_folder() / group).glob("*.yaml"))
 
 
 GROUPS = tuple(part for part in schemas_of_parts() if choices(part))
@@ -217,8 +230,15 @@ def _options() -> Options:
     )
 
 
+def require_options(words: Sequence[str]) -> None:
+    """Raises BadConfiguration for the first word that names no option; `configure` looks at all else of it."""
+    check(words, _options())
+
+
 def register() -> None:
     """Makes the typed schemas known to Hydra, as NAME_schema for conf/GROUP/NAME.yaml; harmless when done twice."""
+    from hydra.core.config_store import ConfigStore
+
     store = ConfigStore.instance()
     store.store(name="run_schema", node=RunConf)
     for group in GROUPS:
@@ -233,10 +253,16 @@ def configure(words: Sequence[str]) -> RunConf:
         BadConfiguration: an option, group or value that there is not; the message names the nearest right one.
     """
     check(words, _options())
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     register()
     of_records = fields_of_records(words)
     GlobalHydra.instance().clear()
-    with initialize_config_module(version_base="1.3", config_module="conf"):
+    with initialize_config_dir(version_base="1.3", config_dir=str(configuration_folder())):
         try:
             composed = compose(config_name="config", overrides=[word for word in words if word not in of_records])
             _make_records(composed)
@@ -255,6 +281,9 @@ def configure(words: Sequence[str]) -> RunConf:
 
 def _make_records(composed: DictConfig) -> None:
     """Makes each record of a list the class that its first field chooses: Hydra's schemas know no list of several classes."""
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import ValidationError
+
     for option, records in _options().records.items():
         held = OmegaConf.select(composed, option)
         if records.chosen_by is None or held is None:
@@ -274,6 +303,9 @@ def _make_records(composed: DictConfig) -> None:
 
 
 def _set_field(composed: DictConfig, word: str, option: str, index: int, name: str, value: object) -> None:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import ValidationError
+
     held = OmegaConf.select(composed, option)
     if not 0 <= index < len(held):
         there = f"is empty, so there is no record {index}" if not held else f"has records 0 to {len(held) - 1}"
@@ -288,6 +320,9 @@ def _set_field(composed: DictConfig, word: str, option: str, index: int, name: s
 
 def _first_cause(error: BaseException) -> OmegaConfBaseException:
     """What Hydra wrapped. Whatever else it may refuse was checked before: that would be a fault of ours, and flies on."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
     while isinstance(error.__cause__, HydraException | OmegaConfBaseException):
         error = error.__cause__
     if not isinstance(error, OmegaConfBaseException):
@@ -297,6 +332,8 @@ def _first_cause(error: BaseException) -> OmegaConfBaseException:
 
 def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
     """From the kind of the error and the option it is about: its text is the library's matter."""
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
+
     option = error.full_key or ""
     found = next((word for word in words if word.lstrip("+").partition("=")[0] == option), " ".join(words))
     part, _, name = option.partition(".")
@@ -325,7 +362,7 @@ _LAWS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 def _law_of(schema: type[Any], name: str) -> str:
     """What fits a field of a dataclass, in words."""
     records = records_of(schema, name)
-    return f"a list of records {_as_words(records).written}" if records else _law(typing.get_type_hints(schema)[name])
+    return f"a list of records {_as_words(records).written}" if records else _law(_type_hints(schema)[name])
 
 
 def _law(hint: Any) -> str:

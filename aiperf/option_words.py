@@ -9,16 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
-from hydra.errors import OverrideParseException
+from typing import TYPE_CHECKING
 
 from aiperf.errors import BadConfiguration
 from aiperf.option_records import Records, check_field, check_record, nearest
 
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
 _OF_A_RECORD = re.compile(r"(?P<option>.+)\.(?P<index>\d+)\.(?P<name>\w+)")
 """What names one field of one record of a list: cluster.faults.0.rate."""
+_NAME = re.compile(r"\w+(\.\w+)*")
+"""What may stand before an equals sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ def check(words: Sequence[str], options: Options) -> None:
                 raise BadConfiguration(
                     f"{word} is about a {group}, and none is named: add +{group}={'|'.join(options.choices[group])}"
                 )
+        if _NAME.fullmatch(key):  # refused at once, where there is no such option: Hydra's parser takes a while to load
+            _check_name(key, options)
         override = _parsed(word)
         _check_word(word, override, options)
         for name, _ in _named(key, override, options):
@@ -79,6 +83,9 @@ def fields_of_records(words: Sequence[str]) -> dict[str, tuple[str, int, str, ob
 
 
 def _parsed(word: str) -> Override:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import OverrideParseException
+
     try:
         (override,) = OverridesParser.create().parse_overrides([word])
     except OverrideParseException as error:
@@ -89,23 +96,15 @@ def _parsed(word: str) -> Override:
 
 
 def _check_word(word: str, override: Override, options: Options) -> None:
+    from hydra.core.override_parser.types import OverrideType
+
     key = override.get_key_element().lstrip("+~")
     for name, value in _named(key, override, options):
-        of_record = _OF_A_RECORD.fullmatch(name)
-        if of_record is not None and of_record["option"] in options.records:
-            check_field(of_record["name"], of_record["option"], options.records[of_record["option"]])
-            continue
-        if name not in options.known:
-            raise BadConfiguration(
-                f"there is no option {name!r}{nearest(name, options.known)}. `python -m aiperf --help` lists them"
-            )
-        if name in options.set_by_choice:
-            group, _, _ = name.partition(".")
-            raise BadConfiguration(f"{name} is set by the choice: {group} is one of {_listed(options.choices[group])}")
+        _check_name(name, options, is_part_taken=False)
         if name in options.records and isinstance(value, list):
             for each in value:
                 check_record(each, name, options.records[name])
-    if override.type is OverrideType.DEL:
+    if _deletes(override):
         raise BadConfiguration(f"nothing is taken out of a configuration; leave {word!r} out, or give {key} a value")
     needed = OverrideType.ADD if key in options.absent else OverrideType.CHANGE
     if override.type is not needed:
@@ -121,14 +120,37 @@ def _check_word(word: str, override: Override, options: Options) -> None:
         )
 
 
+def _check_name(name: str, options: Options, *, is_part_taken: bool = True) -> None:
+    """Raises BadConfiguration where it names no option and no field of a record; a whole part may be taken: {factor: 3}."""
+    of_record = _OF_A_RECORD.fullmatch(name)
+    if of_record is not None and of_record["option"] in options.records:
+        check_field(of_record["name"], of_record["option"], options.records[of_record["option"]])
+        return
+    if is_part_taken and any(each.startswith(f"{name}.") for each in options.names):
+        return
+    if name not in options.known:
+        raise BadConfiguration(
+            f"there is no option {name!r}{nearest(name, options.known)}. `python -m aiperf --help` lists them"
+        )
+    if name in options.set_by_choice:
+        group, _, _ = name.partition(".")
+        raise BadConfiguration(f"{name} is set by the choice: {group} is one of {_listed(options.choices[group])}")
+
+
 def _named(key: str, override: Override, options: Options) -> Iterator[tuple[str, object]]:
     """The options that a word names, with their values: its key, or those of a whole part written as {factor: 3}."""
-    value = override.value() if override.type is not OverrideType.DEL else None
+    value = None if _deletes(override) else override.value()
     is_part = any(name.startswith(f"{key}.") for name in options.names) and key not in options.known
     if is_part and isinstance(value, dict):
         yield from ((f"{key}.{name}", each) for name, each in value.items())
     else:
         yield key, value
+
+
+def _deletes(override: Override) -> bool:
+    from hydra.core.override_parser.types import OverrideType
+
+    return override.type is OverrideType.DEL
 
 
 def _listed(choices: Sequence[str]) -> str:

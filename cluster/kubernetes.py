@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -141,6 +140,8 @@ class KubernetesConf(BatchConf):
 
     def job(self, submission: Submission) -> KubernetesJob:
         """The run as objects of the API."""
+        from importlib import metadata  # takes longer than all else that is imported here
+
         words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
         words += [f"runs={self.runs_path}"] if submission.words else []
         asked = Asked(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))

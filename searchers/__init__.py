@@ -1,42 +1,50 @@
 """What a run tries next: searchers of architectures and tuning of hyperparameters, as functions of the history.
 
-`propose(searcher, history, request, tuner)` is the whole of it. Neither Optuna nor Ray is imported before it is needed.
+`propose(searcher, history, request, tuner)` is the whole of it. Neither Optuna nor Ray is imported before it is needed, and
+neither is numpy: the command line's help knows every option of a searcher without them.
 """
 
-from searchers.growth import NothingToPropose
-from searchers.history import (
-    PARENTS,
-    Began,
-    Cause,
-    CeilingKnown,
-    Failed,
-    Finished,
-    History,
-    Observation,
-    Point,
-    Proposal,
-    Proposed,
-    Request,
-    Requested,
-    Searcher,
-    Shrunk,
-    Space,
-    UnknownTrial,
-    Unproposed,
-    WeightsDropped,
-    Withdrawn,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from searchers.propose import RULES, Tuner, propose
-from searchers.searcher_config import (
-    EvolutionConf,
-    HpoConf,
-    MorphismConf,
-    OffConf,
-    RandomConf,
-    SearcherConf,
-    TpeConf,
-    UnusableConf,
-)
+
+if TYPE_CHECKING:
+    from searchers.growth import NothingToPropose
+    from searchers.history import (
+        PARENTS,
+        Began,
+        Cause,
+        CeilingKnown,
+        Failed,
+        Finished,
+        History,
+        Observation,
+        Point,
+        Proposal,
+        Proposed,
+        Request,
+        Requested,
+        Searcher,
+        Shrunk,
+        Space,
+        UnknownTrial,
+        Unproposed,
+        WeightsDropped,
+        Withdrawn,
+    )
+    from searchers.searcher_config import (
+        EvolutionConf,
+        HpoConf,
+        MorphismConf,
+        OffConf,
+        RandomConf,
+        SearcherConf,
+        TpeConf,
+        UnusableConf,
+    )
 
 __all__ = [
     "PARENTS",
@@ -72,3 +80,47 @@ __all__ = [
     "Withdrawn",
     "propose",
 ]
+
+_HOMES = {
+    "searchers.growth": ("NothingToPropose",),
+    "searchers.history": (
+        "PARENTS",
+        "Began",
+        "Cause",
+        "CeilingKnown",
+        "Failed",
+        "Finished",
+        "History",
+        "Observation",
+        "Point",
+        "Proposal",
+        "Proposed",
+        "Request",
+        "Requested",
+        "Searcher",
+        "Shrunk",
+        "Space",
+        "UnknownTrial",
+        "Unproposed",
+        "WeightsDropped",
+        "Withdrawn",
+    ),
+    "searchers.searcher_config": (
+        "EvolutionConf",
+        "HpoConf",
+        "MorphismConf",
+        "OffConf",
+        "RandomConf",
+        "SearcherConf",
+        "TpeConf",
+        "UnusableConf",
+    ),
+}
+"""Where the names live that are loaded when they are asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from morphism import Graph, Morph
-from searchers.history import History, Proposal, Request, Searcher, TunedBy
+if TYPE_CHECKING:
+    from morphism import Graph, Morph
+    from searchers.history import History, Proposal, Request, Searcher, TunedBy
 
 RULES: Final = 4
 """Which proposal follows from which history, as a version: raised when an equal history gives another proposal.
@@ -42,6 +43,10 @@ def propose(searcher: Searcher, history: History, request: Request, tuner: Tuner
     and with no tuner, the batch size is the default (or the ceiling, where that is smaller) and no kernel is tuned. Raises
     NothingToPropose.
     """
+    from searchers.history import (
+        Proposal,
+    )  # and numpy with it, which who only asks for the version of the rules does without
+
     space = history.space
     is_start = request.starting_network or request.number == 0
     parent, morphs = (None, ()) if is_start else searcher.propose(history, request)

@@ -1,6 +1,7 @@
 """How searching and tuning are configured: a structured config for each, with what it builds.
 
 Fields are plain so that Hydra can merge them; `build()` makes the searcher or tuner. `name` is the choice in conf/.
+What a searcher is made of (numpy, scipy, Optuna) is loaded by `build()` alone: help reads these classes, and builds none.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from searchers.evolution import Evolution
-from searchers.history import Searcher
-from searchers.propose import Tuner
-from searchers.random_search import RandomSearch
-
 if TYPE_CHECKING:
+    from searchers.evolution import Evolution
+    from searchers.history import Searcher
     from searchers.morphing import Morphing
+    from searchers.propose import Tuner
+    from searchers.random_search import RandomSearch
 
 
 class UnusableConf(ValueError):
@@ -67,7 +67,7 @@ class MorphismConf(SearcherConf):
 
     def build(self) -> Morphing:
         """The searcher."""
-        from searchers.morphing import Morphing  # numpy and scipy are needed here alone
+        from searchers.morphing import Morphing
 
         return Morphing(self.parents, self.candidates, self.morphs, self.beta)
 
@@ -88,6 +88,8 @@ class EvolutionConf(SearcherConf):
 
     def build(self) -> Evolution:
         """The searcher."""
+        from searchers.evolution import Evolution
+
         return Evolution(self.tournament, self.morphs)
 
 
@@ -105,6 +107,8 @@ class RandomConf(SearcherConf):
 
     def build(self) -> RandomSearch:
         """The searcher."""
+        from searchers.random_search import RandomSearch
+
         return RandomSearch(self.morphs)
 
 

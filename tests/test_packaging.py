@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parent.parent
-PACKAGES = ("aiperf", "morphism", "searchers", "cluster", "conf")
+PACKAGES = ("aiperf", "morphism", "searchers", "cluster")
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +21,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("wheel")
     sources = work / "sources"
     sources.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, sources)
-    for package in PACKAGES:
+    for package in (*PACKAGES, "conf"):
         shutil.copytree(PROJECT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__"))
     options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation")
     subprocess.run(
@@ -43,8 +43,8 @@ def test_the_wheel_holds_every_file_of_the_packages(installed: Path) -> None:
 
 
 def test_the_wheel_holds_configuration_peaks_and_types(installed: Path) -> None:
-    assert (installed / "conf" / "config.yaml").is_file()
-    assert len(list((installed / "conf").glob("*/*.yaml"))) == len(list((PROJECT / "conf").glob("*/*.yaml")))
+    assert (installed / "aiperf" / "conf" / "config.yaml").is_file()
+    assert len(list((installed / "aiperf" / "conf").glob("*/*.yaml"))) == len(list((PROJECT / "conf").glob("*/*.yaml")))
     assert (installed / "aiperf" / "system" / "peaks.json").is_file()
     for package in ("aiperf", "morphism", "searchers", "cluster"):
         assert (installed / package / "py.typed").is_file()

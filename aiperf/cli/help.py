@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from aiperf.cli.arguments import VERBS
@@ -105,9 +108,8 @@ def _docstrings(schema: type[Any]) -> dict[str, str]:
     """The string that stands under each field of a dataclass and of those it is made from."""
     found: dict[str, str] = {}
     for part in reversed(schema.__mro__[:-1]):
-        body = ast.parse(inspect.getsource(part)).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, after in zip(body.body, body.body[1:], strict=False):
+        body = _classes(part.__module__)[part.__name__].body
+        for field, after in pairwise(body):
             if (
                 isinstance(field, ast.AnnAssign)
                 and isinstance(field.target, ast.Name)
@@ -116,3 +118,10 @@ def _docstrings(schema: type[Any]) -> dict[str, str]:
             ):
                 found[field.target.id] = str(after.value.value)
     return found
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module, by name: its file is read once (`inspect.getsource` reads it anew for every class)."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {part.name: part for part in tree.body if isinstance(part, ast.ClassDef)}

@@ -23,7 +23,7 @@ from tests.cluster.hosts_rig import REPOSITORY
 from tests.cluster.test_manifests import job_of
 
 BUILT = ("aiperf", "cluster", "conf", "morphism", "searchers")
-FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "Dockerfile", ".dockerignore")
+FILES = ("pyproject.toml", "setup.py", "constraints.txt", "README.md", "LICENSE", "Dockerfile", ".dockerignore")
 RESTRICTED = ("--user=1000:1000", "--cap-drop=all", "--security-opt=no-new-privileges", "--shm-size=1g")
 SHORT = ("schedule.duration_seconds=60", "schedule.warmup_seconds=5")
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from aiperf.system.source import COMMIT, PACKAGES, SOURCE, digest, revision
+from aiperf.system import source
+from aiperf.system.source import COMMIT, CONFIGURATION, PACKAGES, SOURCE, digest, revision
 
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    for number, package in enumerate(PACKAGES):
+    for number, package in enumerate((*PACKAGES, CONFIGURATION)):
         (tmp_path / package / "inner").mkdir(parents=True)
         (tmp_path / package / "__init__.py").write_text(f"# {number}")
         (tmp_path / package / "inner" / "a-b.yaml").write_text("a: b")
@@ -24,15 +24,26 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_digest_is_that_of_find_sort_and_sha256sum(sources: Path) -> None:
-    files = "find aiperf cluster conf morphism searchers -type f ! -path '*/__pycache__/*'"
-    command = f"{files} | sort | xargs sha256sum | sha256sum"
-
-    said = subprocess.run(
-        command, shell=True, cwd=sources, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=True
+def _said(command: str, folder: Path) -> str:
+    answer = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | sha256sum"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
     )
+    return answer.stdout.split()[0]
 
-    assert said.stdout.split()[0] == digest(sources)
+
+def test_the_digest_is_that_of_stock_tools_in_a_checkout_and_where_it_is_installed(sources: Path) -> None:
+    assert source.__doc__ is not None
+    command = source.__doc__.partition("checkout's name):\n")[2].strip()
+    in_a_checkout, ours = _said(command, sources), digest(sources)
+
+    (sources / CONFIGURATION).rename(sources / "aiperf" / CONFIGURATION)
+
+    assert in_a_checkout == ours == digest(sources)
+    assert _said(command.replace(f" {CONFIGURATION} ", " ", 1), sources) == ours
 
 
 def test_whatever_is_changed_in_a_package_changes_the_digest_and_nothing_else_does(sources: Path) -> None:

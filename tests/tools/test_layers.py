@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-PACKAGES = ("aiperf", "morphism", "searchers", "cluster", "conf")
+PACKAGES = ("aiperf", "morphism", "searchers", "cluster")
 PLANTED = {
     "aiperf/rules/decide.py": "import torch",
     "aiperf/accounting/score.py": "import ray",

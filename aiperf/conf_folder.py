@@ -25,4 +25,6 @@ def configuration_folder(package: Path | None = None) -> Path:
         if (place / MAIN).is_file():
             return place
     looked_in = " nor in ".join(f"'{place}'" for place in places)
-    raise AiperfError(f"the configuration travels with the package; there is no {MAIN} in {looked_in}: install it again")
+    raise AiperfError(
+        f"the configuration travels with the package; there is no {MAIN} in {looked_in}: install it again"
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiperf.accounting.availability import Availability
 from aiperf.accounting.losses import Waterfall
+from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.journal.events import FollowedRun
@@ -315,6 +316,8 @@ class Report:
 
     run: RunFacts
     score: Score
+    no_score: NoScore | None
+    """Why there is no valid score, and what to do next; None: there is one."""
     breaches: tuple[Breach, ...]
     """What keeps the run out of the ranking."""
     divisions: tuple[str, ...]

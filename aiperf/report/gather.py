@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.availability import availability
+from aiperf.accounting.no_score import no_score
 from aiperf.accounting.presence import seconds_there
 from aiperf.accounting.score import Score, curve, score, window
 from aiperf.accounting.spans import Span, spans
@@ -104,6 +105,7 @@ def gather(
     return Report(
         run=_run(run, end),
         score=result,
+        no_score=no_score(work_log, result),
         breaches=breaches(judged),
         divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
         warnings=_warnings(run, result, described, measured, energy, worked_until),

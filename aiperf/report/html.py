@@ -115,10 +115,22 @@ def _header(report: Report) -> str:
             ),
             "</dl>",
             "</div>",
-            f'<div class="notes">{_standing(report)}{_warnings(report)}</div>',
+            f'<div class="notes">{_no_score(report)}{_standing(report)}{_warnings(report)}</div>',
             "</header>",
         ]
     )
+
+
+def _no_score(report: Report) -> str:
+    none = report.no_score
+    if none is None:
+        return ""
+    told = (none.why, f"next: {none.remedy}")
+    return note("critical", "Not valid", "".join(f"<p>{text(_sentence(each))}</p>" for each in told), "")
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
 def _standing(report: Report) -> str:

@@ -24,6 +24,9 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     run, score = report.run, report.score
     between = words.score_interval(report)
     noise = words.noise(run.dataset)
+    if report.no_score is not None:
+        yield report.no_score.in_words
+        yield f"  next: {report.no_score.remedy}"
     yield (
         f"{words.score_title(run)} {words.score(report)}"
         + (f" ({between})" if score.flops_per_second_interval else "")

@@ -1,0 +1,123 @@
+"""Why a run has no valid score, and what its user can do next: the words that the terminal, the page and report.json share.
+
+Decided from the work log alone. Every way to end without a score has an answer here, or `no_score` would say that there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiperf.accounting.score import Score
+from aiperf.accounting.work_log import WorkLog
+from aiperf.units import count, duration
+
+
+@dataclass(frozen=True, slots=True)
+class NoScore:
+    """That there is none."""
+
+    why: str
+    """`no trial finished within the declared 1 min 00 s`."""
+    remedy: str
+    """`give it more time (schedule.duration_seconds), or …`."""
+
+    @property
+    def in_words(self) -> str:
+        """`not valid: no worker came up; 10.0.0.7: …`."""
+        return f"not valid: {self.why}"
+
+
+def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
+    """Why there is no valid score; None where there is one. `found`: the score of the same work log."""
+    if found.valid:
+        return None
+    missing = [_no_work(work_log) if not work_log.finished else None, _no_window(work_log, found)]
+    told = [reason for reason in (_end(work_log), *missing) if reason is not None]
+    # Reached where an error or work is missing though a trial finished in time: its evaluation counted for nothing.
+    told = told or [
+        "no evaluation counts in its window" if found.error is None else "no work was done in its valid window"
+    ]
+    return NoScore("; ".join(told), _remedy(work_log, found))
+
+
+def _end(work_log: WorkLog) -> str | None:
+    """What ended it, where that was not its time."""
+    assert work_log.started is not None
+    if work_log.ended is None:
+        return "the run has not ended: it goes on, or its driver was killed"
+    at = duration(work_log.ended.at)
+    match work_log.ended.reason:
+        case "duration":
+            return None
+        case "interrupted":
+            return f"the run was interrupted after {at}"
+        case "trials":
+            return f"the run ended after {at}, when as many trials had finished as limits.trials allows"
+        case "no proposals":
+            return f"the run ended after {at}, when nothing was left to propose"
+        case "corrupt images":
+            return f"the run ended after {at}: more images are corrupt than dataset.corrupt_limit allows"
+        case "followed":
+            return f"the run ended after {at}, when all trials of the followed run had been trained"
+        case "converged":
+            return f"the run ended after {at}, when its score had come to rest (schedule.stop=converged)"
+        case "no workers":
+            return f"the run ended after {at} without a worker"
+        case other:
+            return f"the run ended after {at} ({other})"
+
+
+def _no_work(work_log: WorkLog) -> str:
+    """Why no trial finished."""
+    if not work_log.presences:
+        hosts = list(work_log.hosts_without_worker.items())
+        if not hosts:
+            return "no worker came up"
+        host, reason = hosts[0]
+        more = f" (and at {count(len(hosts) - 1)} more places)" if len(hosts) > 1 else ""
+        return f"no worker came up. {host}: {reason}{more}"
+    if work_log.failed:
+        first = next(record for record in work_log.trials.values() if record.outcome == "failed")
+        trials = f"{count(work_log.failed)} trials" if work_log.failed > 1 else "one trial"
+        return f"no trial finished, and {trials} failed. The first: {first.reason}"
+    if work_log.lost_attempts:
+        attempts = f"{count(work_log.lost_attempts)} attempts were" if work_log.lost_attempts > 1 else "one attempt was"
+        return f"no trial finished: {attempts} lost with workers"
+    if not any(record.attempts for record in work_log.trials.values()):
+        return "no trial began"
+    if not work_log.preparations:
+        return "no trial finished: the first was still being prepared (its network built and compiled)"
+    if not work_log.accuracies:
+        return "no trial finished: the first was still in its first epoch"
+    return "no trial finished: the first was still in training"
+
+
+def _no_window(work_log: WorkLog, found: Score) -> str | None:
+    assert work_log.started is not None
+    if found.window_seconds > 0:
+        return None
+    return f"its warm-up of {duration(work_log.started.warmup_seconds)} was not over, so there is no valid window"
+
+
+def _remedy(work_log: WorkLog, found: Score) -> str:
+    assert work_log.started is not None
+    run = work_log.started.run
+    again = f"go on with it while its declared time lasts: python -m aiperf resume={run}, or begin another"
+    if work_log.started.simulated:
+        again = "simulate it again: a simulated run is not resumed"
+    reason = None if work_log.ended is None else work_log.ended.reason
+    if reason is None and work_log.presences:
+        return f"see whether it goes on: python -m aiperf status {run}. Where its driver is gone, {again}"
+    if reason == "interrupted":
+        return again
+    if not work_log.presences:
+        return f"fix what is named above (ranks write to logs/ in the run's folder); then {again}"
+    if reason == "corrupt images":
+        return "fix the data set (python -m aiperf prepare names its corrupt images), then begin another run"
+    if not work_log.finished and work_log.failed:
+        return "fix what is named above (ranks write to logs/ in the run's folder), then begin another run"
+    if reason in ("trials", "no proposals", "followed", "converged"):
+        return "begin another that goes on for longer, or has a shorter schedule.warmup_seconds: work counts after the warm-up"
+    if not work_log.finished:
+        return "begin another with more time (schedule.duration_seconds), fewer schedule.epochs or a smaller start="
+    return "begin another with more time: schedule.duration_seconds"

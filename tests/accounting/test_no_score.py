@@ -1,0 +1,97 @@
+"""Whoever gets no score is told why, and what to do next: for every way that a run can end without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from aiperf.accounting.no_score import NoScore, no_score
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import WorkLog
+from aiperf.journal.events import AnyEvent, RunEnded, TrialFailed, WorkerNotStarted
+from aiperf.journal.journal import read
+from tests.journals import begun, ended, joined, one_trial, positioned, prepared, proposed, requested, started
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+REASONS = ("duration", "interrupted", "no workers", "trials", "no proposals", "corrupt images", "followed", "converged")
+"""As RunEnded has them."""
+
+
+def told(events: Iterable[AnyEvent]) -> NoScore | None:
+    work_log = WorkLog()
+    for event in events:
+        work_log.take(event)
+    return no_score(work_log, score(work_log))
+
+
+@pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_wherever_a_real_run_is_cut_it_has_a_score_or_words_for_why_it_has_none(journal: Path) -> None:
+    work_log, seen = WorkLog(), set()
+    for line, event in enumerate(read(journal)):
+        work_log.take(event)
+        if line % 8 and not isinstance(event, RunEnded):
+            continue
+        before, at = work_log.ended, work_log.at
+        for reason in (None, *REASONS):
+            if before is None and reason is not None:
+                work_log.ended = RunEnded(at=at, reason=reason)
+            found = score(work_log)
+            none = no_score(work_log, found)
+            assert (none is None) == found.valid
+            if none is not None:
+                seen.add(none.why)
+                assert none.why and none.remedy
+                assert "None" not in none.why + none.remedy
+        work_log.ended = before
+
+    assert len(seen) > len(REASONS)
+
+
+def test_a_run_without_a_worker_names_the_place_and_what_was_said_there() -> None:
+    failed = WorkerNotStarted(at=5.0, host="10.0.0.7", failures=3, reason="rank 0 ended with status 1: no such device")
+
+    none = told([started(), failed])
+
+    assert none is not None
+    assert "no worker came up. 10.0.0.7: rank 0 ended with status 1: no such device" in none.why
+    assert "logs/" in none.remedy and "resume=" in none.remedy
+
+
+def test_trials_that_failed_are_counted_and_the_first_says_of_what() -> None:
+    failed = TrialFailed(at=20.0, trial=0, reason="the loss is no number", cause="divergence")
+
+    none = told(one_trial(failed, ended()))
+
+    assert none is not None
+    assert none.why == "no trial finished, and one trial failed. The first: the loss is no number"
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        ([started(), joined(), ended()], "no trial began"),
+        ([started(), joined(), requested(0), proposed(0), begun(0, 2.0), ended()], "still being prepared"),
+        ([*one_trial(prepared(0, 3.0), ended())], "still in its first epoch"),
+        (
+            [started(), joined(), ended(5.0, "interrupted")],
+            "interrupted after 5.0 s; no trial began; its warm-up of 10 s",
+        ),
+        ([started(), joined()], "the run has not ended"),
+    ],
+    ids=["no trial", "preparing", "first epoch", "interrupted", "going on"],
+)
+def test_how_far_it_came_is_said(events: list[AnyEvent], why: str) -> None:
+    none = told(positioned(events))
+
+    assert none is not None
+    assert why in none.why
+
+
+@pytest.mark.parametrize("reason", REASONS[1:])
+def test_each_other_end_than_the_declared_time_is_named_in_words(reason: str) -> None:
+    none = told([started(), joined(), ended(5.0, reason)])
+
+    assert none is not None
+    assert f"({reason})" not in none.why  # that form is for a reason that this release does not know

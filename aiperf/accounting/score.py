@@ -62,7 +62,7 @@ class CurvePoint:
     flops_per_second: float | None
     """In the window so far."""
     cumulative_flops_per_second: float
-    momentary_flops_per_second: float
+    instantaneous_flops_per_second: float
     """Since the point before."""
     error: float | None
     regulated_flops_per_second: float | None
@@ -180,7 +180,7 @@ def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
                 at=moment,
                 flops_per_second=flops,
                 cumulative_flops_per_second=total / moment,
-                momentary_flops_per_second=(total - before) / (moment - before_at),
+                instantaneous_flops_per_second=(total - before) / (moment - before_at),
                 error=error,
                 regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
             )

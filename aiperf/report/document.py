@@ -113,5 +113,8 @@ def _row(shown: Table, cells: Sequence[Cell]) -> str:
             told = f'<a href="#{text(cell.link)}">{told}</a>'
         if cell.beside:
             told += f"<small>{text(cell.beside)}</small>"
+        if cell.unfolds:
+            lines = "".join(f"<li>{text(line)}</li>" for line in cell.unfolds)
+            told += f'<details class="screen"><summary>whole lineage</summary><ol>{lines}</ol></details>'
         parts.append(f"<{tag}{scope}{attributes}>{told}</{tag}>")
     return f"<tr>{''.join(parts)}</tr>"

@@ -1,7 +1,8 @@
 """Everything that a report shows, as values: no text, no picture, no arithmetic left to do.
 
-`gather.gather` computes a Report; the renderers only format it. report.json is this Report, field by field. Times are
-seconds since the run began unless a name says otherwise; shares are parts of one; None is "not measured".
+`gather.gather` computes a Report; the renderers only format it. report.json is this Report, field by field, as
+report.schema.json describes it (tools/report_schema.py writes that from here). Times are seconds since the run began unless
+a name says otherwise; shares are parts of one; None is "not measured".
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.energy import EnergyFacts
 from aiperf.system.telemetry import RunWarning, Telemetry
 
+SCHEMA = "aiperf-report"
+"""The name of report.json's form."""
+VERSION = 1
+"""Of that form. Goes up when a field goes, or means another thing; a new field alone does not raise it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
@@ -29,9 +35,13 @@ class RunFacts:
     name: str
     started_unix: float
     seed: int
+    journal_schema: int
+    """Of the journal that all of this was computed from."""
     config_hash: str
     config: dict[str, Any]
     dataset: dict[str, Any]
+    start_network: str | None
+    """The starting graph's name; 'another': it is none of those that are built in. None: this release cannot read it."""
     start_fingerprint: str | None
     """Of the starting graph; None: this release cannot read it."""
     duration_seconds: float
@@ -78,6 +88,8 @@ class TrialFacts:
     searcher: str
     fingerprint: str
     """Of its architecture."""
+    follows: int | None
+    """Its like in the run that is followed, by the number there; None: it follows none."""
     parent: int | None
     """None: the starting graph with fresh weights."""
     morphs: tuple[dict[str, Any], ...]
@@ -97,7 +109,8 @@ class TrialFacts:
     validation_loss: float | None
     """Of the last epoch."""
     outcome: str
-    """'epochs', 'early stop', 'failed', 'lost', 'training', 'waiting'."""
+    """'epochs', 'early stop', 'followed', 'failed', 'lost'; while the run goes on 'training', 'waiting'; after its end
+    'cut off' (it was being trained) and 'never started'."""
     reason: str | None
     """Why it failed or was last lost."""
     precision: str | None
@@ -169,6 +182,36 @@ class SystemFacts:
     collective: str
     machine: dict[str, Any]
     """The system description, without what differs between hosts alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What the score was reached on, in one line's worth of facts."""
+
+    devices: tuple[str, ...]
+    """Models, each once."""
+    accelerators: int
+    """The most that were there at once; on a machine without accelerators, data-parallel processes."""
+    are_accelerators: bool
+    """Whether these are accelerators, and not processes on processors."""
+    hosts: int
+    """With a worker, over the whole run."""
+    precisions: tuple[str, ...]
+    collectives: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Instantaneous:
+    """The work between each two neighbouring points of the curve inside the valid window, ÷ the time between them."""
+
+    median: float
+    """FLOPS, as are the others."""
+    low: float
+    """5 % of the parts are below."""
+    high: float
+    """5 % of the parts are above."""
+    part_seconds: float
+    """Length of a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +353,14 @@ class Utilisation:
     """Of the accelerator time: waiting for images."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """All of it."""
 
+    schema: str = SCHEMA
+    version: int = VERSION
     run: RunFacts
+    hardware: Hardware
     score: Score
     no_score: NoScore | None
     """Why there is no valid score, and what to do next; None: there is one."""
@@ -325,6 +371,8 @@ class Report:
     warnings: tuple[RunWarning, ...]
     """Those of the score and those of the telemetry, most critical first."""
     curve: tuple[CurvePoint, ...]
+    instantaneous: Instantaneous | None
+    """None: the window holds no point of the curve."""
     settled: tuple[Settled, ...]
     """Since when the running score stayed near where it ended."""
     errors: tuple[ErrorPoint, ...]
@@ -341,6 +389,8 @@ class Report:
     trials: tuple[TrialFacts, ...]
     best: int | None
     """The trial with the best measured accuracy."""
+    front: tuple[int, ...]
+    """Trials that no trial with as few operations an image equals in accuracy (the Pareto front), the cheapest first."""
     workers: tuple[WorkerFacts, ...]
     nodes: tuple[NodeFacts, ...]
     """As preflight found them; empty: it was not done."""

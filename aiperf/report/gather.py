@@ -15,11 +15,10 @@ import numpy.typing as npt
 from aiperf.accounting.availability import availability
 from aiperf.accounting.no_score import no_score
 from aiperf.accounting.presence import seconds_there
-from aiperf.accounting.score import Score, curve, score, window
+from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, window
 from aiperf.accounting.spans import Span, spans
 from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.trial_record import Operations, TrialRecord
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
@@ -28,19 +27,21 @@ from aiperf.report.architecture import best_architecture, start_fingerprint
 from aiperf.report.candidate import candidate
 from aiperf.report.facts import (
     ErrorPoint,
-    InWindow,
+    Hardware,
+    Instantaneous,
     Proposals,
     Report,
     RunFacts,
     SystemFacts,
-    TrialFacts,
     WorkerFacts,
 )
 from aiperf.report.family import tree
-from aiperf.report.fold import Collected, TrialResults, collect
+from aiperf.report.fold import Collected, collect
+from aiperf.report.front import pareto_front
 from aiperf.report.losses import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings
 from aiperf.report.system import system_warnings
+from aiperf.report.trial_facts import trials
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.statistics.convergence import settled
@@ -102,14 +103,17 @@ def gather(
     )
     described = system_description(run.started.config, run.checks)
     judged = candidate(run, inside, result, used.mfu_busy)
+    settled_trials = trials(run, inside)
     return Report(
-        run=_run(run, end),
+        run=_run(run, end, judged.start_network),
+        hardware=_hardware(run),
         score=result,
         no_score=no_score(work_log, result),
         breaches=breaches(judged),
         divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
         warnings=_warnings(run, result, described, measured, energy, worked_until),
         curve=points,
+        instantaneous=_instantaneous(points),
         settled=settled(points, inside),
         errors=_errors(run),
         error_points=len(run.error),
@@ -118,8 +122,9 @@ def gather(
         availability=there,
         utilisation=used,
         proposals=_proposals(run),
-        trials=_trials(run, inside),
+        trials=settled_trials,
         best=run.best,
+        front=tuple(trial.number for trial in pareto_front(settled_trials)),
         workers=_workers(run),
         nodes=nodes(run.checks),
         systems=_systems(run),
@@ -132,15 +137,17 @@ def gather(
     )
 
 
-def _run(run: Collected, end: float) -> RunFacts:
+def _run(run: Collected, end: float, start_network: str | None) -> RunFacts:
     started, ended = run.started, run.work_log.ended
     return RunFacts(
         name=started.run,
         started_unix=started.started_unix,
         seed=started.seed,
+        journal_schema=started.schema,
         config_hash=started.config_hash,
         config=started.config,
         dataset=started.dataset,
+        start_network=start_network,
         start_fingerprint=start_fingerprint(started.start_graph),
         duration_seconds=started.duration_seconds,
         warmup_seconds=started.warmup_seconds,
@@ -157,80 +164,26 @@ def _run(run: Collected, end: float) -> RunFacts:
     )
 
 
-def _trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
-    columns = run.work_log.intervals
-    trial = columns.trial
-    most = 1 + max(run.trials, default=0)
-    seconds = np.bincount(trial, columns.end - columns.start, most).tolist()
-    # Sums of floating-point numbers, exact: images of one trial are fewer than 2^53.
-    images = np.bincount(trial, columns.training_images, most).tolist()
-    weight = share_inside(columns.start, columns.end, inside)
-    in_window = [
-        np.bincount(trial, weight * amount, most).tolist()
-        for amount in (
-            columns.training_images,
-            columns.flops + columns.wasted,
-            columns.tensor_flops,
-            columns.busy * columns.ranks,
-        )
-    ]
-    records = run.work_log.trials
-    return tuple(
-        _trial(
-            number,
-            results,
-            records[number],
-            int(images[number]),
-            seconds[number],
-            _in_window(records[number].operations, *(amounts[number] for amounts in in_window)),
-        )
-        for number, results in run.trials.items()
+def _hardware(run: Collected) -> Hardware:
+    joined = run.workers.values()
+    shape = run.started.shape
+    return Hardware(
+        devices=tuple(sorted({each.device for each in joined})),
+        accelerators=capacity(run.work_log),
+        are_accelerators=any(each.machine.get("accelerators") for each in joined)
+        or (shape is not None and shape.accelerators > 0),
+        hosts=len(_hosts(run, run.workers)),
+        precisions=tuple(sorted({preparation.precision for preparation in run.work_log.preparations})),
+        collectives=tuple(sorted({each.collective for each in joined})),
     )
 
 
-def _in_window(each: Operations, trained: float, operations: float, tensor: float, busy: float) -> InWindow:
-    """Intervals keep no images of validation; what the work is more than that of training is theirs."""
-    validated = max(0.0, operations - trained * each.training) / each.validation
-    return InWindow(trained, validated, operations, tensor, busy)
-
-
-def _trial(
-    number: int,
-    trial: TrialResults,
-    record: TrialRecord,
-    training_images: int,
-    seconds: float,
-    in_window: InWindow,
-) -> TrialFacts:
-    proposal = trial.proposal
-    return TrialFacts(
-        number=number,
-        round=record.round,
-        searcher=proposal.searcher,
-        fingerprint=proposal.fingerprint,
-        parent=proposal.parent,
-        morphs=tuple(proposal.morphs),
-        generation=trial.generation,
-        batch_size=trial.batch_size,
-        kernel_size=proposal.kernel_size,
-        worker=record.worker,
-        attempts=record.attempts,
-        started=record.started,
-        ended=record.ended,
-        epochs=trial.epochs,
-        accuracy=trial.accuracy,
-        told_accuracy=trial.told_accuracy,
-        validation_loss=trial.validation_loss,
-        outcome=record.outcome,
-        reason=record.reason,
-        precision=trial.precision,
-        forward_flops=proposal.forward_flops,
-        backward_flops=proposal.backward_flops,
-        parameters=proposal.parameters,
-        training_images=training_images,
-        seconds=seconds,
-        in_window=in_window,
-    )
+def _instantaneous(points: Sequence[CurvePoint]) -> Instantaneous | None:
+    rates = [point.instantaneous_flops_per_second for point in points if point.flops_per_second is not None]
+    if not rates or len(points) < 2:
+        return None
+    low, median, high = np.percentile(rates, (5, 50, 95)).tolist()
+    return Instantaneous(median, low, high, points[1].at - points[0].at)
 
 
 def _errors(run: Collected) -> tuple[ErrorPoint, ...]:

@@ -9,7 +9,7 @@ import base64
 from collections.abc import Iterable, Sequence
 
 from aiperf import units
-from aiperf.report import system, tables, words
+from aiperf.report import changes, head, system, tables, words
 from aiperf.report.document import document, note, section, table, text
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, inline
@@ -50,7 +50,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
         ),
         section("devices", "Utilisation and memory over time", [_figure(by_name["devices"]), _devices(telemetry)]),
         section("energy", "Energy", _energy(report)),
-        section("operations", "Accuracy against operations", [_figure(by_name["operations"])]),
+        section("operations", "Accuracy against operations", [_figure(by_name["operations"]), *_front(report)]),
         section("tree", "Tree of architectures", [_figure(by_name["tree"])]),
         section("architecture", "Best architecture", [_architecture(report, architecture)]),
         section("trials", "Trials", [_trials(report)]),
@@ -79,17 +79,13 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
 
 def _header(report: Report) -> str:
     run, score = report.run, report.score
-    noise = words.noise(run.dataset)
-    dataset = f"{run.dataset.get('name', 'unknown data set')}{f' ({noise})' if noise else ''}"
-    workers = len(report.workers)
-    about = (
-        f"{dataset} · {units.count(workers)} worker{'' if workers == 1 else 's'} · {words.when(run)} · {words.end(run)}"
-    )
+    about = "".join(f"<div><dt>{name}</dt><dd>{text(told)}</dd></div>" for name, told in head.lines(report))
     interval = words.score_interval(report)
     missing = ' class="none"' if score.flops_per_second is None else ""
+    error, _, floor = words.error(report).removesuffix(")").partition(" (")
     others = [
         ("regulated score", words.regulated(report), "−ln(error) × score"),
-        ("error", words.error(report), "best top-1, validation"),
+        ("error", error, f"best {words.measured(run)} top-1, validation{f': {floor}' if floor else ''}"),
         ("busy time", words.share(score.busy_share), "of accelerator time"),
         ("MFU", words.share(report.utilisation.mfu), _of_which_peak(report)),
         ("trials finished", units.count(score.trials_finished), f"highest round {score.rounds}"),
@@ -104,7 +100,7 @@ def _header(report: Report) -> str:
             "<header>",
             '<p class="kind">AIPerf · run report</p>',
             f"<h1>{text(run.name)}</h1>",
-            f'<p class="about">{text(about)}</p>',
+            f'<dl class="about">{about}</dl>',
             '<div class="figures">',
             f'<dl class="headline"><div><dt>{text(words.score_title(run))}</dt><dd{missing}>{text(words.score(report))}'
             f"<small>{text(interval)}</small></dd></div></dl>",
@@ -172,7 +168,7 @@ def _architecture(report: Report, picture: Picture) -> str:
     best = report.architecture
     if best is None or picture.svg is None:
         return f'<p class="empty">{text(picture.empty)}</p>'
-    steps = "".join(f"<li>{text(words.morph(morph))}</li>" for morph in best.morphs)
+    steps = "".join(f"<li>{text(changes.morph(morph))}</li>" for morph in best.morphs)
     lineage = f'<ol class="lineage">{steps}</ol>' if steps else "<p>The starting graph itself.</p>"
     # An image of its own: the drawing brings its own style sheet, which must not reach the page's.
     encoded = base64.b64encode(picture.svg.encode()).decode()
@@ -190,6 +186,11 @@ def _trials(report: Report) -> str:
 
 def _losses(report: Report) -> list[str]:
     shown = tables.losses(report)
+    return [] if shown is None else [table(shown)]
+
+
+def _front(report: Report) -> list[str]:
+    shown = tables.front(report)
     return [] if shown is None else [table(shown)]
 
 
@@ -235,6 +236,7 @@ def _configuration(report: Report) -> str:
 
 def _of_which_peak(report: Report) -> str:
     source = report.utilisation.peak_source
-    if report.utilisation.mfu is None or source is None:
-        return ""
-    return "of the dense peak" if source.startswith("dense peak") else "of this host's matrix product"
+    peak = words.peak(report)
+    if peak is None or source is None:
+        return "no peak is known"
+    return f"of {peak}: {'dense peak' if source.startswith('dense peak') else 'this host’s matrix product'}"

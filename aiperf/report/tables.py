@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from aiperf import units
-from aiperf.report import words
+from aiperf.report import changes, words
 from aiperf.report.facts import NodeFacts, Report, TrialFacts
+from aiperf.report.front import operations
 
 MOST_TRIALS = 200
 """Trials in the page's table, the best first; all of them are in report.json."""
@@ -27,6 +28,8 @@ class Cell:
     """A part of one to draw behind the text."""
     beside: str = ""
     """A smaller line under it; sorted by neither."""
+    unfolds: tuple[str, ...] = ()
+    """Lines that are shown when they are asked for; not on paper."""
     link: str = ""
     """A name on the same page that the text leads to."""
     kind: str = ""
@@ -83,20 +86,22 @@ def result(report: Report) -> Table:
     rows = [
         (words.score_title(report.run), words.score(report), "work in the valid window ÷ its length"),
         ("95 % interval", interval, words.interval_meaning(report)),
+        ("instantaneous score", words.instantaneous(report), _parts(report)),
         ("settled", words.settled(report), words.SETTLED),
         ("cumulative score", units.flops_per_second(score.cumulative_flops_per_second), "from the run's beginning"),
-        ("error", words.error(report), "1 − best measured top-1 accuracy on the validation images"),
+        ("error", words.error(report), f"1 − best {words.measured(report.run)} top-1 accuracy on the validation images"),
         ("regulated score", words.regulated(report), "−ln(error) × score"),
         ("valid window", units.duration(score.window_seconds), "from the end of the warm-up to the end"),
         ("trials finished", units.count(score.trials_finished), f"highest round {score.rounds}"),
         ("busy time", words.share(score.busy_share), "accelerator time in the window spent in steps"),
         ("MFU", words.share(used.mfu), _peak(report)),
-        ("MFU while busy", words.share(used.mfu_busy), "convolutions and matrix products ÷ busy time · peak"),
+        ("MFU while busy", words.share(used.mfu_busy), "the same ÷ (peak per rank × busy time of all ranks)"),
         ("communication", words.share(used.communication_share), "of the busy time; not hidden by the backward pass"),
         ("gap between trials", words.seconds(used.gap_median_seconds), gap),
         ("wasted work", units.operations(score.wasted_flops), "done again after a loss; in no score"),
         ("proposals", units.count(proposals.made), made),
         ("drawn at random", words.share(proposals.startup_share), _at_random(report)),
+        *_per_image(report),
         ("out of memory", units.count(proposals.batch_reductions), "times a trial went on with a smaller batch"),
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
@@ -112,7 +117,34 @@ def _peak(report: Report) -> str:
     used = report.utilisation
     if used.peak_flops is None:
         return "no peak is known for these accelerators at this precision"
-    return f"of {units.flops_per_second(used.peak_flops)}: {used.peak_source}"
+    return (
+        f"convolutions and matrix products ÷ ({words.peak(report) or units.flops_per_second(used.peak_flops)}), "
+        f"the {used.peak_source}"
+    )
+
+
+def _parts(report: Report) -> str:
+    found = report.instantaneous
+    length = "" if found is None else f" of {units.duration(found.part_seconds)}"
+    return f"median over parts{length} of the window: work in the part ÷ its length"
+
+
+def _per_image(report: Report) -> list[tuple[str, str, str]]:
+    """Operations of one training image, of the starting network and of the best trial's."""
+    by_number = {trial.number: trial for trial in report.trials}
+    shown = [
+        ("starting network", next((each for each in report.trials if each.parent is None and not each.morphs), None))
+    ]
+    shown.append(("best network", None if report.best is None else by_number[report.best]))
+    return [
+        (
+            f"operations per image, {name}",
+            "no trial of it" if trial is None else units.operations(operations(trial)),
+            "" if trial is None
+            else f"{units.operations(trial.forward_flops)} forward, {units.operations(trial.backward_flops)} backward",
+        )
+        for name, trial in shown
+    ]  # fmt: skip
 
 
 def time_lost(report: Report) -> Table:
@@ -185,12 +217,12 @@ def trials(report: Report) -> Table:
     shown = ranked[:MOST_TRIALS]
     columns = (
         Column("trial", True),
-        Column("accuracy", True, "best measured top-1"),
+        Column("accuracy", True, f"best {words.measured(report.run)} top-1"),
         Column("told", True, "what the search was told; predicted in the first rounds"),
         Column("round", True),
         Column("parent", True, "the trial whose weights it inherited"),
         Column("change"),
-        Column("FLOP an image", True, "forward and backward"),
+        Column("FLOP per image", True, "forward and backward"),
         Column("parameters", True),
         Column("batch", True, "images per accelerator and step"),
         Column("epochs", True),
@@ -204,7 +236,38 @@ def trials(report: Report) -> Table:
         else ""
     )
     caption = f"Trials, best first ({units.count(len(report.trials))})"
-    return Table("trials", caption, columns, tuple(_trial(trial) for trial in shown), True, footnote)
+    by_number = {trial.number: trial for trial in report.trials}
+    return Table("trials", caption, columns, tuple(_trial(trial, by_number) for trial in shown), True, footnote)
+
+
+def front(report: Report) -> Table | None:
+    """The trials that no trial with as few operations an image equals; None where none was evaluated."""
+    if not report.front:
+        return None
+    by_number = {trial.number: trial for trial in report.trials}
+    columns = (
+        Column("trial", True),
+        Column("operations per image", True, "forward and backward"),
+        Column("of the start’s", True, "times the operations of the starting network"),
+        Column("error", True, "1 − its best accuracy", is_less_first=True),
+        Column("parameters", True),
+        Column("change"),
+    )
+    start = next((operations(each) for each in report.trials if each.parent is None and not each.morphs), None)
+    rows = tuple(
+        _row(
+            Cell(str(trial.number), trial.number),
+            Cell(units.operations(operations(trial)), operations(trial)),
+            Cell("—", -1.0) if start is None else Cell(f"{operations(trial) / start:.2f} ×", operations(trial) / start),
+            Cell(words.error_of(1 - (trial.accuracy or 0.0), report.run), 1 - (trial.accuracy or 0.0)),
+            Cell(units.si(trial.parameters, ""), trial.parameters),
+            changes.change(trial),
+        )
+        for trial in (by_number[number] for number in report.front)
+    )
+    caption = f"Pareto front: {units.count(len(rows))} of {units.count(len(report.trials))} trials"
+    footnote = "No trial with as few operations an image, or fewer, has as small an error."
+    return Table("front", caption, columns, rows, True, footnote)
 
 
 def availability(report: Report) -> Table:
@@ -224,12 +287,12 @@ def availability(report: Report) -> Table:
     return Table("availability", "Availability", columns, tuple(_row(*row) for row in rows))
 
 
-def _trial(trial: TrialFacts) -> tuple[Cell, ...]:
-    operations = trial.forward_flops + trial.backward_flops
-    change = words.morphs(trial.morphs) or ("the starting graph" if trial.parent is None else "none")
-    if trial.kernel_size is not None:
-        change += f" · kernel size {trial.kernel_size}"
-    outcome = trial.outcome if trial.attempts < 2 else f"{trial.outcome}, attempt {trial.attempts}"
+def _trial(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> tuple[Cell, ...]:
+    outcome = words.outcome(trial.outcome)
+    outcome += "" if trial.attempts < 2 else f", attempt {trial.attempts}"
+    lineage = tuple(changes.lineage(trial, trials))
+    change = changes.change(trial)
+    is_all_told = len(lineage) == 1 and lineage[0].endswith(f": {change}")
     return _row(
         Cell(str(trial.number), trial.number),
         Cell("—", -1.0) if trial.accuracy is None else Cell(units.share(trial.accuracy, 2), trial.accuracy),
@@ -238,8 +301,8 @@ def _trial(trial: TrialFacts) -> tuple[Cell, ...]:
         else Cell(units.share(trial.told_accuracy, 2), trial.told_accuracy),
         Cell(str(trial.round), trial.round),
         Cell("start", -1.0) if trial.parent is None else Cell(str(trial.parent), trial.parent),
-        change,
-        Cell(units.si(operations, ""), operations),
+        Cell(change, unfolds=() if is_all_told else lineage),
+        Cell(units.operations(operations(trial)), operations(trial)),
         Cell(units.si(trial.parameters, ""), trial.parameters),
         Cell(str(trial.batch_size), trial.batch_size),
         Cell(str(trial.epochs), trial.epochs),

@@ -15,9 +15,8 @@ from aiperf.ranking.division import largest_error
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
 from aiperf.report.palette import BLUE, BLUE_PALE, LINE, MUTED, SHADE, SKY, VERMILION
-from aiperf.report.words import interval_meaning
+from aiperf.report.words import error_of, interval_meaning, measured
 from aiperf.units import count, duration, flops_per_second, scale, share
-from aiperf.units import error as as_error
 
 
 def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
@@ -48,14 +47,14 @@ def score_over_time(report: Report) -> Picture:
         return Picture(name, title, "", "", None, None, "No work has been reported yet.")
     run, score, curve = report.run, report.score, report.curve
     at = np.array([point.at for point in curve])
-    momentary = np.array([point.momentary_flops_per_second for point in curve])
+    instantaneous = np.array([point.instantaneous_flops_per_second for point in curve])
     cumulative = np.array([point.cumulative_flops_per_second for point in curve])
     in_window = [(point.at, point.flops_per_second) for point in curve if point.flops_per_second is not None]
     regulated = [
         (point.at, point.regulated_flops_per_second) for point in curve if point.regulated_flops_per_second is not None
     ]
     # Work done in a moment's burst may stand far above the rest; the scale is the scores'.
-    ceiling = max([*cumulative.tolist(), *(value for _, value in in_window), float(np.percentile(momentary, 98))])
+    ceiling = max([*cumulative.tolist(), *(value for _, value in in_window), float(np.percentile(instantaneous, 98))])
 
     def draw(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
@@ -64,10 +63,10 @@ def score_over_time(report: Report) -> Picture:
         upper.set_title("Score")
         upper.set_ylabel(unit_name)
         shade_warmup(upper, run.warmup_seconds, run.end, divisor)
-        upper.step(at / divisor, momentary / unit, where="pre", color=SKY.light, linewidth=1.1, zorder=1.5)
+        upper.step(at / divisor, instantaneous / unit, where="pre", color=SKY.light, linewidth=1.1, zorder=1.5)
         upper.plot(at / divisor, cumulative / unit, color=MUTED.light, linewidth=1.3, linestyle=(0, (4, 2)))
         handles: list[Line2D | Patch] = [
-            Line2D([], [], color=SKY.light, label="momentary"),
+            Line2D([], [], color=SKY.light, label="instantaneous"),
             Line2D([], [], color=MUTED.light, linestyle=(0, (4, 2)), label="cumulative from zero"),
         ]
         if in_window:
@@ -109,7 +108,7 @@ def score_over_time(report: Report) -> Picture:
     figure_of = "no valid window" if score.flops_per_second is None else flops_per_second(score.flops_per_second)
     caption = (
         f"Counted work, drawn at {len(curve)} evenly spaced moments. The score counts from the end of the warm-up "
-        f"({duration(run.warmup_seconds)}); momentary is the work between two of these moments. The 95 % interval: "
+        f"({duration(run.warmup_seconds)}); instantaneous is the work between two of these moments. The 95 % interval: "
         f"{interval_meaning(report)}."
     )
     return Picture(
@@ -134,6 +133,7 @@ def error_over_time(report: Report) -> Picture:
     name, title = "error", "Error over time"
     if not report.errors:
         return Picture(name, title, "", "", None, None, "No evaluation yet: the error is not defined.")
+    run = report.run
     svg, png = drawn(lambda figure: _errors(figure, report), name, 3.5)
     shown, all_ = len(report.errors), report.error_points
     rule = (
@@ -141,9 +141,15 @@ def error_over_time(report: Report) -> Picture:
         if shown < all_
         else f"all {count(all_)}"
     )
-    caption = f"One point an evaluated epoch ({rule}). Measured values only, never predicted ones."
+    only = "Invented learning curves." if run.is_simulated else "Measured values only, never predicted ones."
+    caption = f"One point an evaluated epoch ({rule}). {only}"
     return Picture(
-        name, title, caption, f"The best measured error falls to {as_error(report.errors[-1].best)}.", svg, png
+        name,
+        title,
+        caption,
+        f"The best {measured(run)} error falls to {error_of(report.errors[-1].best, run)}.",
+        svg,
+        png,
     )
 
 
@@ -191,7 +197,7 @@ def _errors(figure: Figure, report: Report) -> None:
             **margin,
         )
     axes.annotate(
-        f"best\n{as_error(best)}",
+        f"best\n{error_of(best, run).replace(' (', chr(10) + '(')}",
         (1, best),
         xytext=(5, 0),
         va="top" if best <= bound else "bottom",

@@ -1,0 +1,142 @@
+"""report.json is as its schema says, and no field of a version that is written down changes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from aiperf.journal.events import AnyEvent, FollowedRun, Follows, RunStarted, TrialProposed
+from aiperf.journal.journal import NAME
+from aiperf.report import facts
+from aiperf.report.gather import gather
+from aiperf.report.write import report_of
+from tests.report.journals import Shape, invented, many_workers
+from tools import report_schema
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+SCHEMA = json.loads(report_schema.FILE.read_text())
+COMMAND = "python -m tools.report_schema"
+
+
+def following() -> list[AnyEvent]:
+    """A run whose every trial follows one of another."""
+    there = FollowedRun(run="there", path="there", lines=9, last_hash="0" * 64, trials=3, left_out={}, ranks=2)
+    return [
+        msgspec.structs.replace(event, follows=there)
+        if isinstance(event, RunStarted)
+        else msgspec.structs.replace(
+            event, follows=Follows(trial=event.number + 5, epochs=4, was_cut_off=False, seed=1, heirs=0)
+        )
+        if isinstance(event, TrialProposed)
+        else event
+        for event in invented(Shape(workers=2, duration=60.0, warmup=10.0))
+    ]
+
+
+RUNS: dict[str, Callable[[], Sequence[AnyEvent]]] = {
+    "simulated": lambda: invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)),
+    "no trial finished": lambda: invented(Shape(duration=3.0, warmup=1.0)),
+    "only begun": lambda: invented(Shape())[:1],
+    "following": following,
+    "workers lost": lambda: invented(Shape(workers=2, duration=60.0, warmup=10.0, lose_worker_at=30.0, resume_at=45.0)),
+    "many workers": lambda: many_workers(workers=30, trials_each=2),
+}
+
+
+def as_written(report: facts.Report) -> Any:
+    return json.loads(msgspec.json.encode(report))
+
+
+def holds(document: Any) -> None:
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_kind_of_run_writes_what_the_schema_says(run: str) -> None:
+    document = as_written(gather(RUNS[run]()))
+
+    holds(document)
+    assert (document["schema"], document["version"]) == ("aiperf-report", facts.VERSION)
+
+
+@pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_real_run_of_every_release_writes_what_the_schema_says(journal: Path, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(journal.read_bytes())
+    recorded = journal.with_suffix(".telemetry")
+    if recorded.is_dir():
+        (tmp_path / "telemetry").mkdir()
+        for file in recorded.iterdir():
+            (tmp_path / "telemetry" / file.name).write_bytes(file.read_bytes())
+
+    holds(as_written(report_of(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("version",), 2),
+        (("schema",), "another"),
+        (("score", "flops_per_second"), "many"),
+        (("trials", 0, "number"), None),
+        (("hardware", "accelerators"), 1.5),
+        (("warnings",), {}),
+    ],
+)
+def test_what_is_of_another_form_is_refused(path: tuple[Any, ...], value: Any) -> None:
+    document = as_written(gather(RUNS["simulated"]()))
+    part = document
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = value
+
+    with pytest.raises(jsonschema.ValidationError):
+        holds(document)
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMA["required"]))
+def test_no_field_of_the_whole_may_be_left_out(name: str) -> None:
+    document = as_written(gather(RUNS["only begun"]()))
+    del document[name]
+
+    with pytest.raises(jsonschema.ValidationError):
+        holds(document)
+
+
+def test_the_schema_that_is_shipped_is_that_of_the_facts() -> None:
+    assert report_schema.FILE.read_text() == report_schema.text(report_schema.schema()), f"run `{COMMAND}`"
+
+
+def test_no_field_changes_without_the_version() -> None:
+    now, recorded = report_schema.fields(SCHEMA), report_schema.recorded()
+
+    assert int(max(recorded, key=int)) == facts.VERSION
+    assert report_schema.taken_back(now, recorded[str(facts.VERSION)]) == []
+    assert recorded[str(facts.VERSION)] == now, f"run `{COMMAND}`"
+
+
+def test_a_field_that_goes_or_is_of_another_type_is_named() -> None:
+    before = report_schema.fields(SCHEMA)
+    changed = copy.deepcopy(SCHEMA)
+    del changed["$defs"]["Score"]["properties"]["error"]
+    changed["properties"]["best"] = {"type": "string"}
+    changed["properties"]["new"] = {"type": "string"}
+
+    assert report_schema.taken_back(report_schema.fields(changed), before) == [
+        "Report.best was integer|null; now it is string",
+        "Score.error was null|number; now it is gone",
+    ]
+
+
+def test_every_field_of_the_whole_stands_on_the_page_of_the_report() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    told = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+
+    assert sorted(told) == sorted(SCHEMA["properties"])

@@ -1,6 +1,6 @@
-"""How busy a machine is while something is measured on it: load average, time stolen by the hypervisor, other processes' share.
+"""How busy a machine is while something is measured on it: load average, steal, whose work its processors do.
 
-Linux: /proc, read once a second by a thread. Of processes that live between two looks alone nothing is seen.
+The same watch as in a run's telemetry (`aiperf.system.load_watch`), kept on a process from outside, by a thread.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from aiperf.system.processes import family
+from aiperf.system.load_watch import LoadWatch
+from aiperf.system.own_processes import OwnProcesses
+from aiperf.system.sampler import ProcessorTime
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _EVERY_SECONDS = 1.0
 
 
@@ -28,9 +28,11 @@ class Load:
     stolen: float
     """That the hypervisor gave to others."""
     own: float
-    """That the measured processes had, as far as they were seen."""
+    """That the measured processes had."""
     others: float
-    """That all others had."""
+    """That all other programs had."""
+    kernel: float
+    """Interrupts, and the kernel's own threads."""
     stalled: float | None
     """Share of the time in which somebody waited for a processor (PSI); None: the kernel does not tell."""
 
@@ -42,41 +44,50 @@ class Load:
         )
 
 
-@dataclass(slots=True)
-class LoadWatch:
+class OutsideWatch:
     """Watches a process with all that descend from it; `load` when it is over."""
 
-    pid: int
-    _seen: dict[int, int] = field(default_factory=dict)
-    """Ticks that each process had when it was last looked at."""
-    _first: tuple[list[int], float | None] = field(default_factory=lambda: (_stat(), _stalled()))
-    _before: float = field(default_factory=lambda: os.getloadavg()[0])
+    def __init__(self, pid: int) -> None:
+        self._watch = LoadWatch(OwnProcesses({pid}))
+        self._before = os.getloadavg()[0]
+        self._first = self._last = self._watch.look()
 
     def look(self) -> None:
-        """Takes in what each of the processes has had so far. One that was seen once stays its, whoever its parent is now."""
-        for pid in {*family(self.pid), *self._seen}:
-            if (ticks := _ticks(pid)) is not None:
-                self._seen[pid] = max(ticks, self._seen.get(pid, 0))
+        """Takes in what the machine has done so far. The last look while the process lives is what counts of it."""
+        self._last = self._watch.look()
 
     def load(self) -> Load:
-        """From its beginning until now."""
-        (stat, stalled), (now, stalled_now) = self._first, (_stat(), _stalled())
-        user, nice, system, idle, iowait, irq, softirq, steal = (b - a for a, b in zip(stat, now, strict=True))
-        busy = user + nice + system + irq + softirq
-        whole = max(1, busy + idle + iowait + steal)
-        own = min(busy, sum(self._seen.values()))
-        seconds = whole / _TICKS / (os.cpu_count() or 1)
-        waited = None if stalled is None or stalled_now is None else min(1.0, (stalled_now - stalled) / seconds)
-        return Load(self._before, os.getloadavg()[0], steal / whole, own / whole, max(0, busy - own) / whole, waited)
+        """From its beginning until the last look."""
+        first, last = self._first, self._last
+        whole = max(1e-9, last.passed - first.passed)
+
+        def share(seconds: float) -> float:
+            return max(0.0, seconds) / whole
+
+        own = last.own - first.own
+        return Load(
+            before=self._before,
+            after=os.getloadavg()[0],
+            stolen=share(last.stolen - first.stolen),
+            own=share(own),
+            others=share(last.programs - first.programs - own),
+            kernel=share(last.kernel - first.kernel),
+            stalled=_stalled(first, last, whole / (os.cpu_count() or 1)),
+        )
+
+
+def _stalled(first: ProcessorTime, last: ProcessorTime, seconds: float) -> float | None:
+    if first.stalled is None or last.stalled is None:
+        return None
+    return min(1.0, (last.stalled - first.stalled) / seconds)
 
 
 @contextmanager
-def watched(pid: int) -> Iterator[LoadWatch]:
+def watched(pid: int) -> Iterator[OutsideWatch]:
     """Looks at a process once a second while the block goes on."""
-    watch, over = LoadWatch(pid), threading.Event()
+    watch, over = OutsideWatch(pid), threading.Event()
 
     def looking() -> None:
-        watch.look()
         while not over.wait(_EVERY_SECONDS):
             watch.look()
 
@@ -87,26 +98,4 @@ def watched(pid: int) -> Iterator[LoadWatch]:
     finally:
         over.set()
         thread.join()
-
-
-def _stat() -> list[int]:
-    return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-
-
-def _ticks(pid: int) -> int | None:
-    """User and system time of a process; None: it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def _stalled() -> float | None:
-    """Seconds since the machine began in which somebody waited for a processor."""
-    try:
-        text = Path("/proc/pressure/cpu").read_text()
-    except OSError:
-        return None
-    return int(text.split("total=")[1].split()[0]) / 1e6
+        watch.look()

@@ -18,6 +18,7 @@ from aiperf.journal.events import WorkerShape
 from aiperf.planning.this_machine import this_machine
 from aiperf.planning.worker_shape import terms_of
 from aiperf.rules.proposals import proposer_of
+from aiperf.system.own_processes import identity
 from cluster.place import Existing, Head, Here, Invited, Simulated, place_of
 from morphism import encode
 
@@ -149,6 +150,7 @@ def on_ray(conf: RunConf, folder: Path, standing: Standing, checked: Checked = U
         cores=1,
         started_unix=standing.run.started.started_unix,
         records_locally=conf.storage.is_telemetry_local,
+        driver=identity(),
     )
     return RayExecutor(
         plan,

@@ -13,6 +13,7 @@ from aiperf.report import changes, head, system, tables, words
 from aiperf.report.document import document, note, section, table, text
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, inline
+from aiperf.report.loads import loads
 from aiperf.report.tables import Table
 
 SECTIONS = (
@@ -48,7 +49,11 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
             "Accelerators over time",
             [_figure(by_name["accelerators"]), table(tables.availability(report))],
         ),
-        section("devices", "Utilisation and memory over time", [_figure(by_name["devices"]), _devices(telemetry)]),
+        section(
+            "devices",
+            "Utilisation and memory over time",
+            [_figure(by_name["devices"]), _devices(telemetry), _processors(report)],
+        ),
         section("energy", "Energy", _energy(report)),
         section("operations", "Accuracy against operations", [_figure(by_name["operations"]), *_front(report)]),
         section("tree", "Tree of architectures", [_figure(by_name["tree"])]),
@@ -214,6 +219,11 @@ def _devices(telemetry: Table | None) -> str:
     if telemetry is None:
         return '<p class="empty">Utilisation, power and temperature of the devices: not measured.</p>'
     return table(telemetry)
+
+
+def _processors(report: Report) -> str:
+    shown = loads(report)
+    return "" if shown is None else table(shown)
 
 
 def _beside(shown: Iterable[Table]) -> str:

@@ -35,6 +35,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="
     """How many accelerators the worker trains on, as it was told; None = it was not reported."""
     not_sampled: dict[str, str] = {}
     """Samplers that could not be opened, each with the reason."""
+    boot_id: str | None = None
+    """Of the machine: several hosts with one are containers of one machine, whose processor time is counted once."""
+    process_space: str | None = None
+    """Of the recorder: recorders with the same see the same processes."""
 
 
 class Look(DeviceSample, frozen=True, kw_only=True, tag_field="line", tag="sample", omit_defaults=True):

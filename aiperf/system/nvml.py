@@ -132,6 +132,14 @@ class NvmlSampler:
             }
         return found
 
+    def computing(self, wanted: Collection[str]) -> dict[str, list[int] | None]:
+        """By device, the processes that compute on it."""
+        return {
+            device.id: self._ask(partial(self._computing, handle))[0]
+            for handle, device in self._handles
+            if handle is not None and device.id in wanted
+        }
+
     def _computing(self, handle: Any) -> list[int] | None:
         try:
             return [int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)]

@@ -8,12 +8,72 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
 _STATE = 0
+_PARENT = 1
+_FLAGS = 6
 _MAJOR_FAULTS = 9
+_USER_TICKS = 11
+_SYSTEM_TICKS = 12
+_CHILDREN_USER_TICKS = 13
+_CHILDREN_SYSTEM_TICKS = 14
+_STARTED = 19
 """Places in /proc/PID/stat, counted from the state, which is the third field."""
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process at one moment. Times are in clock ticks."""
+
+    pid: int
+    parent: int
+    started: int
+    """Since the machine began. With the number it tells a process from a later one of the same number."""
+    ticks: int
+    """Of processor time, user and system, all its threads together."""
+    children_ticks: int
+    """That of its children, and of theirs, which have ended and for which it has waited."""
+    is_kernel_thread: bool
+
+
+def everybody(proc: Path = _PROC) -> dict[int, Process]:
+    """All processes that can be seen from here, by number."""
+    found: dict[int, Process] = {}
+    for name in os.listdir(proc):  # noqa: PTH208  # names alone, no more calls
+        if not name.isdecimal() or (fields := _stat(proc / name / "stat")) is None:
+            continue
+        of = [int(word) for word in fields[_PARENT : _STARTED + 1]]
+        found[int(name)] = Process(
+            pid=int(name),
+            parent=of[0],
+            started=of[_STARTED - _PARENT],
+            ticks=of[_USER_TICKS - _PARENT] + of[_SYSTEM_TICKS - _PARENT],
+            children_ticks=of[_CHILDREN_USER_TICKS - _PARENT] + of[_CHILDREN_SYSTEM_TICKS - _PARENT],
+            is_kernel_thread=bool(of[_FLAGS - _PARENT] & _KERNEL_THREAD),
+        )
+    return found
+
+
+def command(pid: int, proc: Path = _PROC) -> list[str]:
+    """The words it was started with; none of a kernel thread, or where it has ended."""
+    return (_text(proc / str(pid) / "cmdline") or "").split("\0")[:-1]
+
+
+def name(pid: int, proc: Path = _PROC) -> str:
+    """Of its program, as the kernel keeps it (15 letters at most); empty when it is gone."""
+    return (_text(proc / str(pid) / "comm") or "").strip()
+
+
+def process_space(proc: Path = _PROC) -> str | None:
+    """Which numbers of processes are meant here: two with the same see each other's. None: the kernel does not say."""
+    try:
+        return str((proc / "self/ns/pid").readlink())
+    except OSError:
+        return None
 
 
 def state(pid: int) -> str:
@@ -72,6 +132,6 @@ def _stat(path: Path) -> list[str] | None:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")
     except OSError:  # it has ended
         return None

@@ -18,11 +18,17 @@ from pathlib import Path
 from types import TracebackType
 
 from aiperf.system.attach import Attached, accelerator_samplers, attach, visible
+from aiperf.system.describe import boot_id
 from aiperf.system.host import HostSampler
+from aiperf.system.load_watch import LoadWatch
 from aiperf.system.log import Log, Session
+from aiperf.system.own_processes import OwnProcesses, roots_of, seen_here
+from aiperf.system.processes import process_space
 from aiperf.system.sampler import Device, DeviceSample
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+LOOKS_A_WATCH = 5
+"""Looks at all of the host's processes are so much rarer than those at its devices."""
 STOP, WAKE = signal.SIGTERM, signal.SIGUSR1
 
 
@@ -38,16 +44,19 @@ class Recorder:
         epoch_unix: float,
         interval_seconds: float = 1.0,
         accelerators: int | None = None,
+        driver: str | None = None,
     ) -> None:
         """`epoch_unix`: the wall clock when the run began, from which `at` is counted.
 
-        `accelerators`: how many the worker trains on, so that missing ones can be told; 0 on a machine without.
+        `accelerators`: how many the worker trains on, so that missing ones can be told; 0 on a machine without. `driver`: the
+        identity of the run's driver (`own_processes.identity`), so that its time counts as the run's where it can be seen.
         """
         if not interval_seconds > 0:
             raise ValueError(f"a recorder's interval is more than 0 s; this is {interval_seconds!r}")
         self._arguments = ["--out", str(out), "--host", host, "--worker", str(worker), "--epoch", repr(epoch_unix)]
         self._arguments += ["--interval", repr(interval_seconds), "--parent", str(os.getpid())]
         self._arguments += [] if accelerators is None else ["--accelerators", str(accelerators)]
+        self._arguments += [] if driver is None else ["--driver", driver]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -99,7 +108,7 @@ class Recorder:
         self.stop()
 
 
-def record(log: Log, attached: Attached, session: Session, parent: int | None) -> None:
+def record(log: Log, attached: Attached, session: Session, parent: int | None, watch: LoadWatch) -> None:
     """Sample until SIGTERM, or until `parent` is no longer this process's parent. STOP and WAKE must be blocked."""
     log.begin(session)
     wanted = {device.id for device in session.devices}
@@ -109,6 +118,8 @@ def record(log: Log, attached: Attached, session: Session, parent: int | None) -
         samples: list[DeviceSample] = []
         for sampler in attached.samplers.values():
             samples += sampler.sample(wanted)
+        if watch.is_due():
+            samples = watch.beside(samples, attached.samplers.values())
         now = time.monotonic() - began
         log.append(session.at + now, session.wall_unix + now, samples)
         # The next multiple of the interval, so that a slow look does not shift all that follow.
@@ -148,6 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between samples")
     parser.add_argument("--accelerators", type=int, help="how many the worker trains on")
     parser.add_argument("--parent", type=int, help="process to end with")
+    parser.add_argument("--driver", help="identity of the run's driver")
     chosen = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, {STOP, WAKE})
     if chosen.parent is not None:
@@ -165,9 +177,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         devices=devices_of(attached, os.environ),
         accelerators=chosen.accelerators,
         not_sampled=attached.absent,
+        boot_id=boot_id(),
+        process_space=process_space(),
     )
+    roots, ray_session = roots_of(chosen.parent or os.getpid(), chosen.driver and seen_here(chosen.driver))
+    watch = LoadWatch(OwnProcesses({*roots, os.getpid()}, ray_session), LOOKS_A_WATCH * chosen.interval)
     try:
-        record(log, attached, session, chosen.parent)
+        record(log, attached, session, chosen.parent, watch)
     finally:
         log.close()
         attached.close()

@@ -5,8 +5,8 @@ A figure that a device cannot give is None, which every reader takes as "not mea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Literal, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -36,6 +36,25 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The limit in force when the device was described."""
 
 
+class ProcessorTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Seconds of processor time that a host has spent, all its processors together. Counters since a beginning of their own."""
+
+    passed: float
+    """Idle time included."""
+    programs: float
+    """Worked by programs, this run's and all others."""
+    own: float
+    """Worked by this run's own programs, Ray's processes and those that have ended included, as far as they can be seen
+    from the recorder."""
+    kernel: float
+    """Worked by the kernel for nobody in particular: interrupts and its own threads."""
+    stolen: float
+    """That the hypervisor gave to other machines."""
+    stalled: float | None = None
+    """Seconds, not of processor time, in which somebody waited for a processor (/proc/pressure/cpu); None: the kernel does
+    not tell."""
+
+
 class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One look at one device. Counters count since a beginning of their own: only their differences mean something."""
 
@@ -56,6 +75,11 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Counter of memory errors that were corrected."""
     ecc_uncorrected: int | None = None
     """Counter of memory errors that were not: a result computed since may be wrong."""
+    processors: ProcessorTime | None = None
+    """Of the host, in some looks."""
+    foreign: tuple[str, ...] | None = None
+    """Programs that compute on the accelerator and are not this run's, each with its number, in some looks; empty = none,
+    None = not looked for. Those of other containers cannot be seen."""
     gone: str | None = None
     """The device no longer answers, in its library's words; all else is None."""
 
@@ -76,6 +100,15 @@ class Sampler(Protocol):
 
     def close(self) -> None:
         """Let go of the vendor's library."""
+        ...
+
+
+@runtime_checkable
+class TellsProcesses(Protocol):
+    """What a sampler may promise besides."""
+
+    def computing(self, wanted: Collection[str]) -> Mapping[str, Sequence[int] | None]:
+        """By device, the numbers of the processes that compute on it; None: the device does not tell."""
         ...
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from aiperf.accounting.spans import Span
 from aiperf.system.course import Course, GrowingCourse
+from aiperf.system.host_load import GrowingLoads, HostLoad
 from aiperf.system.log import Damage, Look, Record, Sample, Session
 from aiperf.system.sampler import Device, Kind
 
@@ -68,6 +69,8 @@ class DeviceTelemetry:
     interval_seconds: float = 1.0
     """Between samples, as its recorder was told."""
 
+    foreign: dict[str, float] | None = None
+    """Programs of others that computed on it in the window, each with when it was seen first; None = not looked for."""
     spent: dict[str, Spent] = field(default_factory=dict)
     """Its energy by what its worker was at; '' where it was at nothing that is known. Together they are `energy_joules`."""
 
@@ -116,6 +119,8 @@ class Telemetry:
     """What could not be read, and stands in no figure."""
     courses: tuple[Course, ...] = ()
     """Of each kind of device, from the run's beginning to the window's end."""
+    loads: tuple[HostLoad, ...] = ()
+    """Whose work each machine did. Empty: no recorder told, as in releases up to 0.9."""
 
     @property
     def accelerators(self) -> tuple[DeviceTelemetry, ...]:
@@ -186,6 +191,7 @@ class _Sum:
     ecc: dict[str, int] = field(default_factory=dict)
     last: Look | None = None
     """The last good look."""
+    foreign: dict[str, float] | None = None
     is_new_session: bool = True
     """No look since the session began: a counter may have begun anew with it."""
     gone: str | None = None
@@ -201,6 +207,8 @@ class _Sum:
         is_new_session, self.is_new_session = self.is_new_session, False
         if window[0] <= look.at <= window[1]:
             self._raise_highest(look)
+            if look.foreign is not None:
+                self.foreign = dict.fromkeys(look.foreign, look.at) | (self.foreign or {})
         if before is None or not 0 < look.at - before.at <= gap_seconds:
             return
         self.course.add(self.device, look, before.at)
@@ -332,6 +340,7 @@ class _Sum:
             both_sampled_joules=self.sampled_beside.total if self.sampled_beside.seconds else None,
             counter_restarts=self.restarts,
             interval_seconds=self.session.interval_seconds,
+            foreign=self.foreign,
             spent=self._spent() if joule_seconds else {},
         )
 
@@ -363,6 +372,7 @@ def summarise(
     recorded_until: dict[_Place, float] = {}
     damaged: dict[str, DamagedFile] = {}
     courses: dict[Kind, GrowingCourse] = {}
+    loads = GrowingLoads(window)
     at_work = {worker: (each, [span.end for span in each]) for worker, each in (spans or {}).items()}
     for record in records:
         match record:
@@ -381,6 +391,7 @@ def summarise(
                     one.begin(record, device)
             case Sample(session, device, look):
                 gap_seconds = GAP_INTERVALS * session.interval_seconds
+                loads.add(session, look)
                 if look.at <= window[1] + gap_seconds:
                     place = (session.worker, session.host)
                     sums[place, device.id].add(look, window, gap_seconds)
@@ -394,6 +405,7 @@ def summarise(
         ),
         damaged=tuple(damaged.values()),
         courses=tuple(course.course() for _, course in sorted(courses.items())),
+        loads=loads.loads(),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aiperf.system.clock_shift import on_one_axis
 from aiperf.system.course import Course
+from aiperf.system.host_load import HostLoad
 from aiperf.system.log import Damage, Sample, Session, files, path, read
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
 from aiperf.system.warnings import Limits, RunWarning, died, telemetry_warnings
@@ -17,6 +18,7 @@ __all__ = [
     "Damage",
     "DamagedFile",
     "DeviceTelemetry",
+    "HostLoad",
     "Limits",
     "RunWarning",
     "Sample",

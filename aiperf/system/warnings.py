@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from aiperf.system.host_load import HostLoad
 from aiperf.system.summary import DeviceTelemetry, Telemetry
 
+MOST_NAMED = 4
+"""Foreign programs that a warning names."""
 Severity = Literal["note", "warning", "critical"]
 """note: worth knowing; warning: slower than the machine could be; critical: results may be wrong, or accelerators were gone."""
 
@@ -44,6 +47,10 @@ class Limits:
     """Between a recorder's last look and its worker's last work. Below it lie the differences of hosts' clocks."""
     power_cap_share: float = 0.01
     """Difference of power limits between accelerators of one model."""
+    others_share: float = 0.05
+    """Of a machine's processor time, that programs of others had."""
+    stolen_share: float = 0.05
+    """Of a machine's processor time, that its hypervisor gave to other machines."""
 
 
 def telemetry_warnings(telemetry: Telemetry, limits: Limits) -> tuple[RunWarning, ...]:
@@ -53,6 +60,8 @@ def telemetry_warnings(telemetry: Telemetry, limits: Limits) -> tuple[RunWarning
         *_missing(telemetry),
         *_gone(accelerators),
         *_ecc(accelerators),
+        *_beside(telemetry.loads, limits),
+        *_foreign(accelerators),
         *_throttled(accelerators, limits),
         *_hot(accelerators, limits),
         *_idle(accelerators, limits),
@@ -131,6 +140,43 @@ def _throttled(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[
             )
             found.append(RunWarning(text, "note" if reason in CHOSEN_REASONS else "warning"))
     return found
+
+
+def _beside(loads: Sequence[HostLoad], limits: Limits) -> list[RunWarning]:
+    """Programs that are not the run's, and other machines on the same processors."""
+    found: list[RunWarning] = []
+    loaded = [one for one in loads if one.others > limits.others_share]
+    if loaded:
+        worst = max(loaded, key=lambda one: one.others)
+        text = (
+            f"other programs ran beside this run on {_hosts(loaded, loads)}; worst {worst.host!r}, "
+            f"{_percent(worst.others)} of its processor time in the window (this run {_percent(worst.own)}), most at "
+            f"{worst.most_at[0]:.0f}–{worst.most_at[1]:.0f} s with {_percent(worst.most_others)}"
+        )
+        found.append(RunWarning(text, "warning"))
+    robbed = [one for one in loads if one.stolen > limits.stolen_share]
+    if robbed:
+        worst = max(robbed, key=lambda one: one.stolen)
+        text = (
+            f"the hypervisor gave processor time of {_hosts(robbed, loads)} to other machines (steal); worst "
+            f"{worst.host!r}, {_percent(worst.stolen)} of it in the window"
+        )
+        found.append(RunWarning(text, "warning"))
+    return found
+
+
+def _hosts(some: Sequence[object], all_: Sequence[object]) -> str:
+    return f"{len(some)} of {len(all_)} host{'' if len(all_) == 1 else 's'}"
+
+
+def _foreign(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
+    shared = [(min(one.foreign.values()), one) for one in accelerators if one.foreign]
+    if not shared:
+        return []
+    first_at, first = min(shared, key=lambda pair: pair[0])
+    names = ", ".join(sorted(first.foreign or {})[:MOST_NAMED])
+    text = f"{_of(shared, accelerators)} computed for other programs too; first {_name(first)}, at {first_at:.0f} s: {names}"
+    return [RunWarning(text, "warning")]
 
 
 def _hot(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:

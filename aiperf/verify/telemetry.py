@@ -16,6 +16,7 @@ import numpy as np
 from aiperf.accounting.intervals import Real
 from aiperf.accounting.work_log import WorkLog
 from aiperf.system.log import Damage, Sample, Session, files, read_file
+from aiperf.system.sampler import ProcessorTime
 from aiperf.system.summary import GAP_INTERVALS
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import Checked
@@ -25,11 +26,14 @@ LAW = "telemetry samples the work that the journal tells of"
 MONOTONIC = "a recorder's clock never runs back"
 IDLE = "a device that trains is not idle"
 ENERGY = "an energy counter and the power samples beside it agree"
+PROCESSORS = "what a run's programs and all others have had of a host's processors is part of the time that has passed"
 KNOWN = "telemetry is of workers that joined"
 BUSY, IDLE_SHARE = 0.5, 0.05
 """Of the time that samples cover: a worker that trained so much of it kept its devices busier than that."""
 ENERGY_SHARE = 0.25
 """Sensors of power see a quarter of the time on some devices (arXiv:2312.02741): less than that shows nothing."""
+PROCESSOR_SHARE = 0.1
+"""Of the time that passed: a look takes a moment, and the kernel counts in ticks."""
 LEAST_SECONDS = 10.0
 """Of samples, or of work without any: a shorter time shows nothing."""
 
@@ -52,6 +56,9 @@ class _Device:
     """Joules by the counter, where power was sampled beside it."""
     sampled: float = 0.0
     """Joules by power samples, there."""
+    first_processors: ProcessorTime | None = None
+    processors: ProcessorTime | None = None
+    """Of the host: the first look of the last session, and the last one."""
 
 
 @dataclass(slots=True)
@@ -90,6 +97,7 @@ def telemetry(run: Path, work_log: WorkLog, numbers: Collection[int]) -> Checked
             _gaps(notes, file.name, number, recorded, start[mine], end[mine])
             _idle(notes, number, recorded, float(busy[mine].sum()))
             _energy(notes, number, recorded)
+            _processors(notes, number, recorded)
     return notes.checked()
 
 
@@ -116,6 +124,9 @@ def _read(file: Path, notes: Notes) -> dict[int, _Recorded]:
 def _add(sample: Sample, recorded: _Recorded, notes: Notes, name: str) -> None:
     look, device = sample.look, recorded.devices[sample.device.id]
     before, device.last = device.last, look.at
+    if look.processors is not None:
+        device.first_processors = device.first_processors or look.processors
+        device.processors = look.processors
     power, device.power = device.power, look.power_watts
     counter, device.counter = device.counter, look.energy_joules
     if before is None:
@@ -188,4 +199,21 @@ def _energy(notes: Notes, number: int, recorded: _Recorded) -> None:
                 f"{name} of worker {number}: {device.counted:.0f} J by its counter, {device.sampled:.0f} J by its power "
                 f"samples in the same time ({off:+.0%})",
                 "cannot be determined",
+            )
+
+
+def _processors(notes: Notes, number: int, recorded: _Recorded) -> None:
+    for device in recorded.devices.values():
+        first, last = device.first_processors, device.processors
+        if first is None or last is None or last.passed - first.passed < LEAST_SECONDS:
+            continue
+        own, programs = last.own - first.own, last.programs - first.programs
+        worked, passed = programs + last.kernel - first.kernel + last.stolen - first.stolen, last.passed - first.passed
+        slack = PROCESSOR_SHARE * passed
+        if min(own, programs) < 0 or own > programs + slack or worked > passed + slack:
+            notes.add(
+                None,
+                PROCESSORS,
+                f"worker {number} on {recorded.host}: of {passed:.0f} s of processor time that passed, {worked:.0f} s were "
+                f"worked, {programs:.0f} s by programs, {own:.0f} s by this run's",
             )

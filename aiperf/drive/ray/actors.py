@@ -70,6 +70,8 @@ class WorkerPlan:
     """What stands in the run's folder for all workers to see; None: it has not been written yet."""
     address: str = ""
     """Of the worker's node, as the cluster reaches it."""
+    driver: str | None = None
+    """The identity of the driver's process, so that recorders know its time for the run's own."""
     others: tuple[Share, ...] = ()
     """What the worker has of other nodes; those that stand above are of the one that leads."""
 
@@ -105,7 +107,7 @@ def open_ranks(plan: WorkerPlan) -> Group:
     from aiperf.train.ranks.host_ranks import Recipe
 
     recipe = Recipe(plan.trainer, plan.dataset, plan.start_graph, plan.folder, plan.cores, plan.worker)
-    rank_hosts = RankHosts(recipe, plan.others, plan.started_unix, plan.word)
+    rank_hosts = RankHosts(recipe, plan.others, plan.started_unix, plan.word, plan.driver)
     return RankGroup(
         plan.trainer,
         plan.dataset,
@@ -187,6 +189,7 @@ class WorkerHost:
             worker=self._plan.worker,
             epoch_unix=self._plan.started_unix,
             accelerators=self._plan.accelerators,
+            driver=self._plan.driver,
         )
         recorder.start()
         return recorder

@@ -42,11 +42,12 @@ class HostNotThere(AiperfError):
 class RankHost:
     """Exists as long as the worker's leading host, which owns it."""
 
-    def __init__(self, recipe: Recipe, host: int, accelerators: int, started_unix: float) -> None:
+    def __init__(self, recipe: Recipe, host: int, accelerators: int, started_unix: float, driver: str | None) -> None:
         self._recipe = recipe
         self._host = host
         self._accelerators = accelerators
         self._started_unix = started_unix
+        self._driver = driver
         self._recorder_began = 0.0
 
     def hello(self, word: str | None) -> Hello:
@@ -83,6 +84,7 @@ class RankHost:
             worker=self._recipe.worker,
             epoch_unix=self._started_unix,
             accelerators=self._accelerators,
+            driver=self._driver,
         )
         recorder.start()
         return recorder
@@ -91,9 +93,16 @@ class RankHost:
 class RankHosts:
     """Those of one worker. Made in the actor that leads it, which then owns theirs."""
 
-    def __init__(self, recipe: Recipe, shares: Sequence[Share], started_unix: float, word: str | None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        shares: Sequence[Share],
+        started_unix: float,
+        word: str | None,
+        driver: str | None = None,
+    ) -> None:
         """Returns when all of them have answered. `recipe`: the leading host's. `shares`: what the worker has of the others.
-        `word`: what the driver has left in the run's folder, for each host to see.
+        `word`: what the driver has left in the run's folder, for each host to see. `driver`: its identity, for the recorders.
 
         Raises:
             HostNotThere: one of them does not, in time.
@@ -101,7 +110,7 @@ class RankHosts:
         self._actors: list[Any] = []
         try:
             for number, share in enumerate(shares, 1):
-                self._actors.append(_actor(replace(recipe, cores=share.cores), number, share, started_unix))
+                self._actors.append(_actor(replace(recipe, cores=share.cores), number, share, started_unix, driver))
             hellos = [actor.hello.remote(word) for actor in self._actors]
             deadline = time.monotonic() + PLACE_SECONDS
             look = max(0.2, len(self._actors) / LOOKS_PER_SECOND)
@@ -123,14 +132,14 @@ class RankHosts:
         self._actors = []
 
 
-def _actor(recipe: Recipe, number: int, share: Share, started_unix: float) -> Any:
+def _actor(recipe: Recipe, number: int, share: Share, started_unix: float, driver: str | None) -> Any:
     options = RankHost.options(  # type: ignore[attr-defined]
         num_cpus=share.cores,
         num_gpus=share.accelerators,
         max_concurrency=8,  # a look waits for something to tell
         scheduling_strategy=NodeAffinitySchedulingStrategy(share.node, soft=False),
     )
-    return options.remote(recipe, number, share.accelerators, started_unix)
+    return options.remote(recipe, number, share.accelerators, started_unix, driver)
 
 
 def _answer(share: Share, hello: ray.ObjectRef[Any], deadline: float) -> Hello:

@@ -20,7 +20,7 @@ from aiperf.system.processes import Process, everybody, name
 from aiperf.system.sampler import DeviceSample, ProcessorTime, Sampler, TellsProcesses
 
 COST_SHARE = 0.005
-"""Of the time that looks may take: on a host with thousands of processes they become rarer."""
+"""Of a processor that looks may take: on a host with thousands of processes they become rarer."""
 MOST_NAMED = 8
 """So many foreign programs of an accelerator are named in a sample."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -46,14 +46,15 @@ class LoadWatch:
 
     def look(self) -> ProcessorTime:
         """Where the host's processor time has gone until now."""
-        began = time.monotonic()
+        began = time.thread_time()
         ticks = _stat(self.proc)
         everyone = everybody(self.proc)
         self.own.look(everyone)
         self._kernel += self._kernel_gained(everyone)
         user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
-        took = time.monotonic() - began
-        self._due = began + max(self.every_seconds, took / COST_SHARE)
+        # By processor time: a look that waits for a processor, at the lowest priority, costs the run nothing.
+        cost = time.thread_time() - began
+        self._due = time.monotonic() + max(self.every_seconds, cost / COST_SHARE)
         return ProcessorTime(
             passed=sum(ticks) / _TICKS,
             programs=(user + nice + system - self._kernel) / _TICKS,

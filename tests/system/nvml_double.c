@@ -122,7 +122,8 @@ typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute;
 int nvmlDeviceGetComputeRunningProcesses_v3(device_t d, unsigned *count, process_t *processes) {
     const char *text = getenv("NVML_PROCESSES");
     unsigned room = *count, found = 0;
-    if (!text || d->index) { *count = 0; return SUCCESS; }
+    if (!text) return 13; /* function not found: this driver does not tell */
+    if (d->index) { *count = 0; return SUCCESS; }
     for (char *next = (char *)text; *next; next += *next == ',') {
         unsigned pid = strtoul(next, &next, 10);
         if (processes && found < room) processes[found] = (process_t){pid, 1 << 20, ~0u, ~0u};

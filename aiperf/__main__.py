@@ -22,10 +22,24 @@ def main(words: Sequence[str] | None = None) -> int:
     except AiperfError as error:
         print(f"aiperf: {plain_lines(str(error))}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # The reader of our output has left (`… | head`): nothing is wrong, and nothing more can be said.
-        sys.stderr.close()
-        return 0
+    except OSError as error:  # nobody expected it; a program's own error is no OSError, and flies on
+        if isinstance(error, BrokenPipeError) and _reader_has_left():
+            # `… | head`: nothing is wrong, and nothing more can be said.
+            sys.stderr.close()
+            return 0
+        from aiperf.files import refused
+
+        print(f"aiperf: {plain_lines(refused(error))}", file=sys.stderr)
+        return 2
+
+
+def _reader_has_left() -> bool:
+    """Whether it is the pipe of our output that broke, and not one to a process of ours."""
+    import select
+
+    looked = select.poll()
+    looked.register(1, 0)  # hang-ups and errors are told unasked
+    return bool(looked.poll(0))
 
 
 def _carried_out(words: list[str]) -> int:

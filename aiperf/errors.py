@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from aiperf.typed import resuming
+
 
 class AiperfError(Exception):
     """The base of all. Printed without a traceback: the message is all there is to know."""
@@ -36,6 +38,10 @@ class JournalTakenAway(AiperfError):
 
 class NoSuchRun(AiperfError):
     """A folder that holds no run."""
+
+
+class NotAJournal(NoSuchRun):
+    """A file that is another thing than a journal, or cannot be read."""
 
 
 class CannotResume(AiperfError):
@@ -91,10 +97,13 @@ class RunStopped(AiperfError):
 
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(
-            f"{why}. The run stopped there; nothing is lost but what was in progress. Go on with it: "
-            f"python -m aiperf resume={folder}"
+            f"{why}. The run stopped there; nothing is lost but what was in progress. Go on with it: {resuming(folder)}"
         )
         self.folder = folder
+
+
+class ReportNotWritten(AiperfError):
+    """A report that could not be written; the run that it is of stands as it stood."""
 
 
 class KeyUnusable(AiperfError):

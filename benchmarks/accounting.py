@@ -20,7 +20,7 @@ from aiperf.accounting.windows import share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialPrepared, TrialProposed
 from aiperf.journal.journal import read
-from aiperf.planning.plan import run_folder
+from aiperf.journal.run_folder import run_folder
 from aiperf.units import duration, flops_per_second, share
 from benchmarks.pairs import describe_machine
 

@@ -381,14 +381,14 @@ class SlurmJob:
     @property
     def last_words(self) -> str:
         """See `place.BatchJob`."""
-        return " ".join(
+        return shlex.join(
             str(folder / "slurm.log") for folder in self.folders if not (folder / "journal.jsonl").is_file()
         )
 
     @property
     def how_to_look(self) -> str:
         """See `place.BatchJob`."""
-        return f"python -m aiperf status {self.folders[0]}"
+        return f"python -m aiperf status {shlex.quote(str(self.folders[0]))}"
 
 
 def _asked(*words: str) -> str:

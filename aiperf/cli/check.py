@@ -48,15 +48,16 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Prints what came of the rules; gives the exit status."""
     from aiperf.errors import BadConfiguration
     from aiperf.journal.journal import read
+    from aiperf.journal.run_folder import run_folder
     from aiperf.plain import plain
-    from aiperf.planning.plan import run_folder
     from aiperf.ranking.breaches import judgements
     from aiperf.ranking.division import division
     from aiperf.report.candidate import candidate_of
 
     held_to = division(arguments.division, known_options())
     folder = run_folder(arguments.run)
-    run = candidate_of(read(folder))
+    reader = read(folder)
+    run = candidate_of(reader)
     judged = judgements(run, held_to)
     if arguments.junit is not None:
         try:
@@ -70,6 +71,8 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     else:
         for line in _lines(folder.name, held_to, judged, run):
             print(plain(line))
+        if reader.reading.torn_in_words is not None:
+            print(f"  {reader.reading.torn_in_words}")
     return 0 if is_valid(judged) else 1
 
 

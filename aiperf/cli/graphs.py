@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from pathlib import Path
 
 from aiperf.errors import AiperfError, BadConfiguration
+from aiperf.files import given_path, what_is_wrong_with
 from morphism import STARTS, DamagedGraphFile, Graph, IllegalGraph, UnknownStart, load, start
 
 
@@ -33,14 +33,17 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
     name: str = arguments.graph
     sizes = {"image": arguments.image, "channels": arguments.channels, "classes": arguments.classes}
     try:
-        if not Path(name).is_file():
+        wrong = what_is_wrong_with(given_path(name))
+        if wrong == "not there" or (wrong is not None and name in STARTS):
             return start(name, **sizes)
+        if wrong is not None:
+            raise BadConfiguration(f"a graph is {', '.join(STARTS)}, or a JSON file; found {name!r}, which is {wrong}")
         given = [f"--{option}" for option, value in sizes.items() if value is not None]
         if given:
             raise BadConfiguration(
                 f"a graph's file says its own sizes; leave {', '.join(given)} out, or change '{name}'"
             )
-        return load(name)
+        return load(given_path(name))
     except UnknownStart as error:
         near = difflib.get_close_matches(name, STARTS, n=1, cutoff=0.4)
         raise AiperfError(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from error

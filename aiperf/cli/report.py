@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import argparse
 
-DESCRIPTION = "Writes a run's report beside its journal: report.html, report.json, plots as PNG and SVG."
-EXAMPLES = ("runs/20261121-120000-digits", "20261121-120000-digits")
+from aiperf.files import given_path
+
+DESCRIPTION = (
+    "Writes a run's report beside its journal, or in a folder of its own (--out): report.html, report.json, plots\n"
+    "as PNG and SVG. The run's folder is only read then, and may be a read-only archive."
+)
+EXAMPLES = ("runs/20261121-120000-digits", "20261121-120000-digits", "/archive/20261121-120000-digits --out report")
 OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
+    parser.add_argument(
+        "--out", metavar="DIR", type=given_path, help="write there; the folder is made (default: the run's own folder)"
+    )
 
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Writes the report and prints its last lines; gives the exit status."""
-    from aiperf.planning.plan import run_folder
+    from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
     report = report_of(folder)
-    for line in closing_lines(report, write(report, folder).page):
+    for line in closing_lines(report, write(report, arguments.out or folder, folder).page):
         print(line)
     return 0

@@ -20,7 +20,7 @@ from aiperf.cli.plan_lines import plan_in_words, preview_in_words
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
-from aiperf.errors import BadConfiguration, HostNotReached, RunStopped
+from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped
 from aiperf.journal.journal import NAME
 from aiperf.planning.declared import preview, require_declared, require_index, workers_expected
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan
@@ -219,7 +219,13 @@ def _ended(folder: Path) -> int:
     from aiperf.report.write import report_of, write
 
     report = report_of(folder)
-    for line in closing_lines(report, write(report, folder).page):
+    try:
+        page = write(report, folder).page
+    except ReportNotWritten:
+        for line in closing_lines(report):  # the run has ended, and has its score
+            print(line)
+        raise
+    for line in closing_lines(report, page):
         print(line)
     return 0 if report.score.valid else 1
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Prints the figures; gives the exit status."""
-    from aiperf.planning.plan import run_folder
+    from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
 
     report = report_of(run_folder(arguments.run))

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Prints a few lines; gives the exit status."""
-    from aiperf.planning.plan import run_folder
+    from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)
     if arguments.json:

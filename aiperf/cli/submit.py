@@ -41,7 +41,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Makes the file; gives the exit status: 1 where it would be judged bad, and was not made."""
     from aiperf.cli.inspect import lines
     from aiperf.errors import BadConfiguration
-    from aiperf.planning.plan import run_folder
+    from aiperf.journal.run_folder import run_folder
     from aiperf.submission.allowed import read_allowed
     from aiperf.submission.build import Wanted, build
     from aiperf.submission.signer import signer_of

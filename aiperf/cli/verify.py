@@ -36,7 +36,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from pathlib import Path
 
     from aiperf.errors import BadConfiguration
-    from aiperf.planning.plan import run_folder
+    from aiperf.journal.run_folder import run_folder
     from aiperf.verify import verify
     from aiperf.verify.sample import DEFAULT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from aiperf.comparison.sameness import Differing, differing, unequal
 from aiperf.errors import CannotCompare
 from aiperf.journal.journal import NAME
-from aiperf.planning.plan import run_folder
+from aiperf.journal.run_folder import run_folder
 from aiperf.report.facts import Report
 from aiperf.report.write import report_of
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from aiperf.data.class_folders import ClassFolders
 from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
+from aiperf.typed import command
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 
@@ -159,7 +160,7 @@ def list_shards(root: Path, split: str) -> Samples:
         raise MissingData(
             f"there are no {split} shards in {str(root)!r}; put there {split}-000000.tar, {split}-000001.tar … of NAME.jpg and "
             f"NAME.cls (the class as a number), or pack them from folders: "
-            f"python -m aiperf prepare dataset.root=FOLDER --pack {root}"
+            + command("prepare", "dataset.root=FOLDER", "--pack", str(root))
         )
     known = _read_index(shards[0].parent / INDEX)
 

@@ -19,6 +19,7 @@ from aiperf.data.samples import INDEX as SHARDS_INDEX
 from aiperf.data.samples import Samples, agree, find_shards, index_shards, list_folder, list_shards, tree
 from aiperf.data.set_module import module_of
 from aiperf.errors import BadConfiguration
+from aiperf.typed import command, option
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,12 @@ def _indexed(conf: ImagesConf, root: Path, asker: str | None) -> Index | None:
             return None
         raise MissingData(
             f"dataset.index names the index of {conf.name!r}; there is none at {str(path)!r}: write it with "
-            f"`python -m aiperf prepare dataset={conf.name} dataset.root={conf.root} dataset.index={conf.index} --index-only`"
+            + command(
+                "prepare",
+                f"dataset={conf.name}",
+                *(option(f"dataset.{name}", getattr(conf, name)) for name in ("root", "index")),
+                "--index-only",
+            )
         ) from error
     known.check(asker)
     return known

@@ -47,6 +47,7 @@ from aiperf.rules.observations import observations
 from aiperf.rules.procedure import epoch_limit, patience
 from aiperf.rules.proposals import check
 from aiperf.rules.state import Run
+from aiperf.typed import resuming
 from searchers.history import History, Observation
 
 TURN_SECONDS = 0.5
@@ -95,7 +96,7 @@ class Driver:
                 raise NoWorkers(
                     f"a run needs at least one worker; none came up within {self.first_worker_seconds:.0f} s. "
                     "The executor's own messages stand above; dry_run=true shows what it asks for. "
-                    f"When there are machines: resume={self.journal.run}"
+                    f"When there are machines: {resuming(self.journal.run)}"
                 )
             self.after_turn(self)
 

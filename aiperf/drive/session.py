@@ -23,8 +23,9 @@ from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
 from aiperf.journal.events import SCHEMA, AnyEvent, FollowedRun, NodeChecked, RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, read
 from aiperf.journal.local_journal import open_journal, to_be_read
+from aiperf.journal.run_folder import run_folder
 from aiperf.planning.following import Following, followed_again
-from aiperf.planning.plan import Plan, first_event, new_folder, run_folder
+from aiperf.planning.plan import Plan, first_event, new_folder
 from aiperf.rules.agenda import Agenda
 from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shlex
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,11 +29,15 @@ from aiperf.errors import (
     JournalNotWritten,
     JournalTakenAway,
     NoSuchRun,
+    NotAJournal,
 )
+from aiperf.files import shown, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, SCHEMAS_READ, AnyEvent, RunResumed, RunStarted
 from aiperf.journal.lawful import Unlawful
 from aiperf.journal.lease import NO_LOCKS, Lease, refuse_if_leased
+from aiperf.journal.other_files import HEAD, other_file
 from aiperf.journal.validator import Validator
+from aiperf.typed import resuming
 
 NAME = "journal.jsonl"
 
@@ -59,6 +64,16 @@ class Reading:
     torn: bytes
     """What stood after them: a line that a killed driver did not finish."""
 
+    @property
+    def torn_in_words(self) -> str | None:
+        """That a line was dropped; None: none was."""
+        if not self.torn:
+            return None
+        return (
+            f"the journal's last line is torn after {len(self.torn)} bytes and was dropped (its driver was killed while it "
+            f"wrote, or writes now); the {self.lines} lines before it are whole"
+        )
+
 
 def chained_hash(chain: bytes, body: bytes) -> bytes:
     """The chain after a line: SHA-256, in hexadecimal, over the chain before it and the line's own JSON."""
@@ -69,8 +84,13 @@ class Reader:
     """Reads a journal from its beginning, checking every line; `reading` says where it ended."""
 
     def __init__(self, path: Path, until: int | None = None) -> None:
-        if not path.is_file():
-            raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at '{path}'. Runs lie under runs/")
+        match what_is_wrong_with(path):
+            case None:
+                pass
+            case "not there":
+                raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at '{path}'. Runs lie under runs/")
+            case wrong:
+                raise NotAJournal(f"a run's journal is a file; {shown(path)} is {wrong}: put the journal there")
         self.path = path
         self._until = until
         self._reading = Reading(0, 0, _ORIGIN, b"")
@@ -82,11 +102,23 @@ class Reader:
         return self._reading
 
     def __iter__(self) -> Iterator[AnyEvent]:
+        try:
+            yield from self._events()
+        except OSError as error:  # of reading alone: what is done with an event is done outside
+            raise NotAJournal(
+                f"a journal is read whole; {shown(self.path)} cannot be after line {self._given} ({error.strerror}). "
+                "Let this user read it, or take it from a copy"
+            ) from error
+
+    def _events(self) -> Iterator[AnyEvent]:
         chain, lines, end, until = _ORIGIN, 0, 0, self._until
         decode, sha256, tail = _decoder.decode, hashlib.sha256, _TAIL + 1
         check = Validator().check
         torn = b""
         with self.path.open("rb", buffering=1 << 20) as file:
+            if (other := other_file(file.read(HEAD))) is not None:
+                raise NotAJournal(f"a run is read from its journal; {shown(self.path)} is {other.what}: {other.remedy}")
+            file.seek(0)
             # A million lines must not take long: what is wrong with a line is found out only once one is wrong.
             for line in file:
                 if lines == until:
@@ -117,8 +149,8 @@ class Reader:
         self._reading = Reading(lines, end, chain, torn)
         if not lines and until is None:
             raise NoSuchRun(
-                f"a run begins with the first whole line of its journal; '{self.path}' holds none. "
-                "Begin another: python -m aiperf"
+                f"a run begins with the first whole line of its journal; '{self.path}' holds none: its first line is torn, "
+                f"after {len(torn)} bytes (a driver killed while it wrote). Begin another: python -m aiperf"
             )
         if until is not None and lines < until:
             raise JournalDamaged(f"resume_until={until}, but '{self.path}' has only {lines} whole lines")
@@ -152,6 +184,8 @@ class Reader:
 
 
 def _why_unsealed(line: bytes) -> str:
+    if line.endswith(b"\r\n"):
+        return "it ends in CR LF, which no line of a journal does (an editor, or a transfer as text)"
     if line[-_TAIL - 1 : -_HEX - 3] != _SEAL:
         return "it carries no hash"
     return "its hash does not follow from the line before it: one of the two was changed"
@@ -162,6 +196,7 @@ def read(path: Path, until: int | None = None) -> Reader:
 
     Raises:
         NoSuchRun: there is no journal.
+        NotAJournal: what lies there is something else, or cannot be read.
         JournalDamaged: a line does not follow from the one before it (anything but a torn last line).
     """
     return Reader(path / NAME if path.is_dir() else path, until)
@@ -313,7 +348,7 @@ class Journal:
         remedy = "Make room" if error.errno in _NO_ROOM else "Let it be written (chattr -i, mount -o remount,rw)"
         return JournalNotWritten(
             f"what happened must stand on disk before anything acts on it; '{self.path}' "
-            f"could not be written ({error.strerror}){left}. {remedy}, then: resume={self.run}"
+            f"could not be written ({error.strerror}){left}. {remedy}, then: {resuming(self.run)}"
         )
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
@@ -351,12 +386,12 @@ class Journal:
         if kept is None:
             saved = "what it held could be kept nowhere"
         elif is_whole:
-            saved = f"the whole of it, with what happened last, is kept in '{kept}': mv it to '{self.path}'"
+            saved = f"the whole of it, with what happened last, is kept there: {shlex.join(['mv', str(kept), str(self.path)])}"
         else:
             saved = f"the lines that were to follow line {self.lines} are kept in '{kept}'"
         return JournalTakenAway(
             f"a journal is its driver's alone while a run goes on; '{self.path}' {what}. The run stops; {saved}. "
-            f"To go on: resume={self.run}"
+            f"To go on: {resuming(self.run)}"
         )
 
     def close(self) -> None:

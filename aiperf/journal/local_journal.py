@@ -8,6 +8,7 @@ two, where one goes on from the other; else nobody can say which is the run, and
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Iterator
@@ -152,7 +153,7 @@ class _Copy:
         except OSError as error:
             raise JournalNotWritten(
                 f"a run's folder holds its journal at the end; the copy in '{self._shared}' could not be made whole "
-                f"({error.strerror}). All of it lies in '{self._own}': cp it there"
+                f"({error.strerror}). All of it lies there: {shlex.join(['cp', str(self._own), str(self._shared)])}"
             ) from error
 
     def _follow(self, journal: Journal) -> None:

@@ -55,7 +55,7 @@ class _Search:
                 if names is None:  # a link to a folder above, or one that was named twice
                     is_any = True
                     continue
-                if NAME in names and (folder / NAME).is_file():
+                if NAME in names:  # whatever it is: what is no journal is told of by whoever reads it
                     if self._is_new(self._journals, (folder / NAME).stat()):
                         self.found.append(folder)
                     is_any = True

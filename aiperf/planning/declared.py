@@ -18,6 +18,7 @@ from aiperf.journal.events import WorkerShape
 from aiperf.planning.plan import Plan, check_options, make_plan, starting_graph
 from aiperf.planning.worker_shape import ALL
 from aiperf.train.trainer_config import ranks_of_worker
+from aiperf.typed import command, option
 from cluster.place import NodesAsked
 from morphism import Graph
 
@@ -151,10 +152,13 @@ def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
     images = dataset.training_images + dataset.validation_images
     if (nodes.nodes == 1 and nodes.most_nodes in (None, 1)) or images <= LISTED_AT_MOST or is_indexed(conf.dataset):
         return
+    root = (
+        [option("dataset.root", conf.dataset.root)] if isinstance(conf.dataset, FilesConf) and conf.dataset.root else []
+    )
     raise BadConfiguration(
         f"on several nodes a set of more than {LISTED_AT_MOST} files has an index, or each rank would list them all; "
-        f"{conf.dataset.name!r} has {images}, and none: python -m aiperf prepare dataset={conf.dataset.name} "
-        f"dataset.root={getattr(conf.dataset, 'root', None)} --index-only"
+        f"{conf.dataset.name!r} has {images}, and none: "
+        + command("prepare", f"dataset={conf.dataset.name}", *root, "--index-only")
     )
 
 

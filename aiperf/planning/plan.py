@@ -18,9 +18,11 @@ from typing import Any
 from aiperf.config import RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
-from aiperf.errors import BadConfiguration, NoSuchRun
+from aiperf.errors import BadConfiguration
+from aiperf.files import given_path, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
+from aiperf.journal.run_folder import run_folder
 from aiperf.planning.following import Following, following, require_same_work
 from aiperf.planning.worker_shape import accelerators_declared
 from aiperf.rules.search_space import recorded
@@ -171,7 +173,7 @@ def new_folder(conf: RunConf, now: float) -> Path:
 
 def folder_of(conf: RunConf, now: float) -> Path:
     """The folder of a run that is begun now; it need not be there."""
-    return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
+    return given_path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
 
 
 def make_folder(folder: Path) -> None:
@@ -191,24 +193,17 @@ def _folder_name(conf: RunConf) -> str:
     return name
 
 
-def run_folder(word: str, runs: str = "runs") -> Path:
-    """The folder that a word names: a path, or the name of a run under `runs`."""
-    for folder in (Path(word), Path(runs) / word):
-        if (folder / "journal.jsonl").is_file():
-            return folder
-    raise NoSuchRun(f"a run is a folder with a journal.jsonl; there is none at '{word}', nor at '{Path(runs) / word}'")
-
-
 def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
     """The network that a run begins with. Raises BadConfiguration where there is none that reads this data set."""
     name = conf.start or conf.dataset.usual_start
     if name in STARTS:
         return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
-    path = Path(name)
-    if not path.is_file():
+    path = given_path(name)
+    if (wrong := what_is_wrong_with(path)) is not None:
         near = difflib.get_close_matches(name, STARTS, n=1)
         raise BadConfiguration(
             f"start is one of {', '.join(STARTS)}, or a graph's JSON file; found {name!r}"
+            + ("" if wrong == "not there" else f", which is {wrong}")
             + (f" (did you mean {near[0]!r}?)" if near else "")
         )
     graph = load(path)

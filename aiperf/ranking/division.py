@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import yaml
 
 from aiperf.errors import AiperfError
+from aiperf.files import given_path, what_is_wrong_with
 from aiperf.ranking.candidate import FACTS, IMAGES
 from aiperf.ranking.law import AllOf, AtMost, AtMostOption, Has, Law, NoLaw, fits, law_of
 
@@ -104,11 +104,12 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
     """
     if word in BUILT_IN:
         return _built_in(word)
-    path = Path(word)
-    if not path.is_file():
+    path = given_path(word)
+    if (wrong := what_is_wrong_with(path)) is not None:
         near = difflib.get_close_matches(word, BUILT_IN, n=1)
         raise BadDivision(
             f"a division is one of {', '.join(BUILT_IN)}, or a YAML file of rules; found {word!r}"
+            + ("" if wrong == "not there" else f", which is {wrong}")
             + (f" (did you mean {near[0]!r}?)" if near else "")
         )
     try:

@@ -40,7 +40,7 @@ from aiperf.journal.events import (
     WorkerLost,
     WorkerNotStarted,
 )
-from aiperf.journal.journal import folding
+from aiperf.journal.journal import Reader, folding
 
 
 @dataclass(slots=True)
@@ -86,6 +86,9 @@ class Collected:
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """Which line shows what rules look at, by fact and, where it has several values, value: of several lines the first."""
 
+    torn: str | None = None
+    """That the last line was torn and dropped, in words; None: none was."""
+
     def shows(self, fact: str, value: str = "") -> None:
         """The line that is being read shows it."""
         self.lines.setdefault((fact, value), self.events)
@@ -105,6 +108,8 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
             # Most lines of most runs are Progress, and all that is to be known of it the work log keeps.
             if type(event) is not Progress:
                 _take(run, event)
+    if isinstance(events, Reader):
+        run.torn = events.reading.torn_in_words
     return run
 
 

@@ -310,6 +310,7 @@ def _warnings(
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
     found = [RunWarning(text, "warning") for text in result.warnings]
+    found += [] if run.torn is None else [RunWarning(run.torn, "warning")]
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
     found += system_warnings(described)
     if measured is not None:

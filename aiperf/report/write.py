@@ -8,19 +8,22 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from aiperf.errors import ReportNotWritten
+from aiperf.files import shown
 from aiperf.journal.journal import read
 from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report
 from aiperf.report.gather import Spans, gather
 from aiperf.system import telemetry
 from aiperf.system.meters import Meter, read_meters
+from aiperf.typed import command
 from aiperf.units import count, share
 from morphism.draw import svg
 
@@ -74,11 +77,25 @@ def _no_cycles_sought() -> Iterator[None]:
             gc.enable()
 
 
-def write(report: Report, folder: Path) -> Paths:
-    """Writes a Report into a run's folder; the same Report gives the same bytes. An earlier one is replaced, file by file.
+def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
+    """Writes a Report into a folder; the same Report gives the same bytes. An earlier one is replaced, file by file.
 
-    Raises OSError: the folder cannot be written.
+    `run`: the folder of the run, where the report is to lie elsewhere.
+
+    Raises ReportNotWritten: the folder cannot be written.
     """
+    try:
+        return _written(report, folder)
+    except OSError as error:
+        where = shown(error.filename or folder)
+        again = command("report", str(folder if run is None else run), "--out", "DIR")
+        raise ReportNotWritten(
+            f"a report is written beside its journal, or where --out says; {where} could not be ({error.strerror}). The run "
+            f"stands as it ended, with its journal; its report is made by: {again}"
+        ) from error
+
+
+def _written(report: Report, folder: Path) -> Paths:
     from aiperf.report.html import page
     from aiperf.report.plots import all_pictures
 
@@ -133,5 +150,7 @@ def replace(path: Path, content: bytes) -> None:
     try:
         unfinished.write_bytes(content)
         unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):  # on a file system that takes nothing, there is nothing to take away either
+            unfinished.unlink(missing_ok=True)
+        raise type(error)(error.errno, error.strerror, str(path)) from error

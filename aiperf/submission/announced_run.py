@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import socket
 import time
 from collections.abc import Mapping
@@ -171,7 +172,8 @@ def _require_unused(mark: Path, wanted: str) -> None:
         ) from error
     raise NotAsAnnounced(
         f"an announcement serves one run; {wanted[:12]}… was used by run {told.get('run')!r} (in '{told.get('folder')}', on "
-        f"host {told.get('host')!r}): announce this one. If that folder holds no journal, the run never began: rm '{mark}'"
+        f"host {told.get('host')!r}): announce this one. If that folder holds no journal, the run never began: "
+        + shlex.join(["rm", str(mark)])
     )
 
 

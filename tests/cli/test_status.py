@@ -65,5 +65,5 @@ def test_a_run_tells_its_job_its_driver_its_pauses_and_whom_it_lost_for_people_a
 def test_a_run_of_which_not_one_line_stands_is_named(tmp_path: Path) -> None:
     folder, written = journal(tmp_path, b"")
 
-    with pytest.raises(NoSuchRun, match="holds none"):
+    with pytest.raises(NoSuchRun, match="empty"):
         list(lines(folder, written))

@@ -23,7 +23,7 @@ from aiperf.drive.session import resumable
 from aiperf.errors import AiperfError, JournalDamaged
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
-from aiperf.planning.plan import run_folder
+from aiperf.journal.run_folder import run_folder
 from aiperf.report import tables
 from aiperf.report.gather import gather
 from aiperf.report.text import closing_lines

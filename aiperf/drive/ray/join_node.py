@@ -32,6 +32,7 @@ from aiperf.journal.journal import NAME
 from aiperf.scratch import Scratch
 from aiperf.system.control_groups import usable_processors
 from aiperf.system.processes import family
+from aiperf.typed import resuming
 
 ANSWER_SECONDS = 5.0
 GIVE_UP_SECONDS = (30.0, 120.0)
@@ -96,7 +97,7 @@ def _joined(folder: Path, patience_seconds: float, tie: Tie, *, rejoins: bool, a
                     return True
                 raise HeadLost(
                     f"a node stays with its run's head; that at {head.address} answers no more, and has not ended its run. "
-                    f"It can be gone on with: python -m aiperf resume={folder}"
+                    f"It can be gone on with: {resuming(folder)}"
                 )
             if not ended.gave_up or time.monotonic() >= deadline:
                 raise RuntimeNotStarted(

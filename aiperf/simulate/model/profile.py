@@ -25,7 +25,7 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.journal.journal import folding, read
-from aiperf.planning.plan import run_folder
+from aiperf.journal.run_folder import run_folder
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf

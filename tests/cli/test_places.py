@@ -1,0 +1,176 @@
+"""Where a command reads and writes: what the system refuses is answered in words, and a run that ended stays ended."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aiperf.journal.journal import NAME
+from aiperf.journal.run_folder import run_folder
+from aiperf.report.figure import Picture
+from tests.cli.user import User
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v5.jsonl"
+
+
+def a_run(folder: Path) -> Path:
+    """A run's folder with the journal of a real one."""
+    folder.mkdir(parents=True)
+    shutil.copy(GOLDEN, folder / NAME)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures and a page that take no time: it is about where they are written."""
+    pictures = (Picture("score", "score", "", "", "<svg/>", b"png" * 100_000, None),)
+    monkeypatch.setattr("aiperf.report.plots.all_pictures", lambda report: pictures)
+    monkeypatch.setattr("aiperf.report.html.page", lambda *of: "a page")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 kB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not mount")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def read_only(folder: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+
+
+def last_command(said: str) -> list[str]:
+    """The words after `python -m aiperf` of the command that a message ends with, as a shell reads them."""
+    return shlex.split(said.rpartition("python -m aiperf ")[2])
+
+
+def test_a_report_that_finds_no_room_is_answered_with_the_command_that_makes_it_elsewhere(
+    aiperf: User, small_disk: Path
+) -> None:
+    run = a_run(small_disk / "a run")
+
+    answer = aiperf("report", str(run))
+
+    assert answer.status == 2 and "No space left on device" in answer.err
+    assert not list(run.rglob(".*")), "no half of a file is left"
+    words = last_command(answer.err)
+    assert words == ["report", str(run), "--out", "DIR"]
+
+
+def test_the_report_of_a_read_only_archive_is_written_elsewhere_and_every_reader_works(
+    aiperf: User, small_disk: Path
+) -> None:
+    run = a_run(small_disk / "run")
+    read_only(small_disk)
+
+    answer = aiperf("report", str(run))
+
+    assert answer.status == 2 and "Read-only file system" in answer.err
+    words = last_command(answer.err)
+    assert aiperf(*words[:-1], "new/folder").status == 0
+    assert {each.name for each in Path("new/folder").iterdir()} == {"report.html", "report.json", "plots"}
+    assert aiperf("score", str(run)).status == 0
+    assert aiperf("check", str(run), "--junit", f"{run}/junit.xml").status == 2
+    assert aiperf("submit", str(run), "--out", f"{run}/one.tar.gz").status == 2
+
+
+def test_an_error_that_nobody_expected_is_named_with_its_path_and_its_place_in_our_code(
+    aiperf: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(word: str) -> Path:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), f"/far/{word}")
+
+    monkeypatch.setattr("aiperf.journal.run_folder.run_folder", lost)
+
+    answer = aiperf("score", "run")
+
+    assert answer.status == 2
+    assert "'/far/run': Stale file handle" in answer.err and "[aiperf/cli/score.py:" in answer.err
+
+
+def test_a_fault_of_ours_is_not_taken_for_one_of_the_system(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(word: str) -> Path:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("aiperf.journal.run_folder.run_folder", faulty)
+
+    with pytest.raises(ZeroDivisionError):
+        aiperf("score", "run")
+
+
+AS_ANOTHER_USER = """
+import os, sys
+from aiperf.__main__ import main
+from aiperf.cli.arguments import carry_out
+import aiperf.report.write, aiperf.verify
+verbs = ("score", "check", "verify", "status")
+for verb in verbs:
+    main([verb, sys.argv[2]])  # what is loaded late is loaded: the other user may not reach the interpreter
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+for verb in verbs:
+    print(main([verb, sys.argv[1]]), file=sys.stderr)
+"""
+
+
+def test_a_journal_that_this_user_may_not_read_is_answered_in_words(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    run = a_run(tmp_path / "run")
+    (run / NAME).chmod(0o600)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o5 != 0o5:
+            folder.chmod(0o755)  # so that the other user comes as far as the journal
+
+    answer = subprocess.run(
+        [sys.executable, "-c", AS_ANOTHER_USER, str(run), str(a_run(tmp_path / "mine"))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr.count("Permission denied") == answer.stderr.count("\n2\n") == 4, answer.stderr
+
+
+def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_a_reader_that_left(
+    aiperf: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(word: str) -> Path:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    monkeypatch.setattr("aiperf.journal.run_folder.run_folder", broken)
+
+    answer = aiperf("score", "run")
+
+    assert answer.status == 2 and "Broken pipe" in answer.err
+
+
+def test_a_torn_last_line_is_said_by_those_who_drop_it(aiperf: User, tmp_path: Path) -> None:
+    run = a_run(tmp_path / "run")
+    with (run / NAME).open("ab") as file:
+        file.write(b'{"event":"Prog')
+
+    for verb in ("score", "report", "check"):
+        assert "torn after 14 bytes" in aiperf(verb, str(run)).out, verb
+
+
+def test_a_run_is_named_by_its_folder_its_name_or_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = a_run(tmp_path / "runs" / "one")
+
+    assert run_folder("runs/one") == run_folder("one") == Path("runs/one")
+    assert run_folder(str(run / NAME)) == run

@@ -1,0 +1,110 @@
+"""Whoever hands a benchmark the wrong file is told which file it is."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.errors import AiperfError, NotAJournal
+from aiperf.journal.journal import NAME, Journal, read
+from aiperf.journal.other_files import other_file
+from tests.journals import ended, evaluated, finished, interval, one_trial
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A journal's bytes."""
+    path = tmp_path_factory.mktemp("run") / NAME
+    with Journal(path) as journal:
+        journal.append(one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9), ended()))
+    return path.read_bytes()
+
+
+def rewritten(whole: bytes) -> bytes:
+    return b"".join(json.dumps(json.loads(line)).encode() + b"\n" for line in whole.splitlines())
+
+
+OTHER: dict[str, Callable[[bytes], bytes]] = {
+    "empty (0 bytes)": lambda whole: b"",
+    "zeros alone": lambda whole: bytes(4096),
+    "compressed with gzip": gzip.compress,
+    "compressed with xz": lzma.compress,
+    "compressed with bzip2": bz2.compress,
+    "compressed with zstd": lambda whole: b"\x28\xb5\x2f\xfd\x04\x58" + whole,
+    "a zip archive": lambda whole: b"PK\x03\x04" + whole,
+    "text in UTF-16": lambda whole: whole.decode().encode("utf-16"),
+    "text in UTF-16 ": lambda whole: whole.decode().encode("utf-16-le"),
+    "byte order mark": lambda whole: b"\xef\xbb\xbf" + whole,
+    "end in CR LF": lambda whole: whole.replace(b"\n", b"\r\n"),
+    "written anew": rewritten,
+    "plain text": lambda whole: b"2026-11-22 10:00:00,123 INFO worker.py:1812 -- Started a local Ray instance.\n",
+    "plain text ": lambda whole: b"[2026-11-22 10:00:00,123 I 4711 4711] (gcs_server) main.cc:60: hello\n",
+    "a log of MLPerf": lambda whole: b':::MLLOG {"namespace": "", "time_ms": 1, "event_type": "INTERVAL_START"}\n',
+    "a report.json": lambda whole: b'{\n "run": {"name": "x"},\n "score": {"flops_per_second": 1}\n}\n',
+    "JSON of another program": lambda whole: b'{"time": 1, "level": "info"}\n{"time": 2}\n',
+    "JSON of another program ": lambda whole: b"{}\n",
+    "a JSON array": lambda whole: b'[{"event": "RunStarted"}]\n',
+    "a page": lambda whole: b"<!doctype html>\n<html></html>\n",
+    "binary data": lambda whole: bytes(range(128, 256)) * 8,
+}
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_a_file_that_is_no_journal_is_named_for_what_it_is(tmp_path: Path, whole: bytes, what: str) -> None:
+    (tmp_path / NAME).write_bytes(OTHER[what](whole))
+
+    with pytest.raises(NotAJournal) as refused:
+        list(read(tmp_path))
+
+    assert what.strip() in str(refused.value) and str(tmp_path) in str(refused.value)
+
+
+@given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+@settings(max_examples=300, deadline=None)
+def test_whatever_a_file_holds_it_is_refused_in_words(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / NAME).write_bytes(content)
+
+    with pytest.raises(AiperfError):
+        list(read(folder))
+
+
+def test_a_journal_is_no_other_file(whole: bytes) -> None:
+    assert other_file(whole) is None and other_file(whole[:100]) is None
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def bound(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(os.path.relpath(path))
+
+
+PLACES: dict[str, Callable[[Path], None]] = {
+    "a directory": lambda path: path.mkdir(),
+    "a FIFO": fifo,
+    "a socket": bound,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a dangling link": lambda path: path.symlink_to("nowhere"),
+    "leads back to itself": lambda path: path.symlink_to(path.name),
+}
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_what_is_no_file_is_named_and_not_waited_for(tmp_path: Path, what: str) -> None:
+    PLACES[what](tmp_path / NAME)
+
+    with pytest.raises(NotAJournal, match=what):
+        read(tmp_path)

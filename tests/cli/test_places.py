@@ -31,7 +31,7 @@ def a_run(folder: Path) -> Path:
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures and a page that take no time: it is about where they are written."""
-    pictures = (Picture("score", "score", "", "", "<svg/>", b"png" * 100_000, None),)
+    pictures = (Picture("score", "score", "", "", "<svg/>", b"png" * 100_000),)
     monkeypatch.setattr("aiperf.report.plots.all_pictures", lambda report: pictures)
     monkeypatch.setattr("aiperf.report.html.page", lambda *of: "a page")
 

@@ -28,10 +28,11 @@ def run_folder(word: str, runs: str = "runs") -> Path:
         if named.name == NAME:
             return named.parent
         raise NotAJournal(f"a run is named by its folder, which holds a {NAME}; {shown(named)} is {_told(named)}")
-    found = f"{shown(named)} is {wrong}" + (" without one" if named.is_dir() else "")
-    if not named.is_absolute():
-        found += f", and {shown(places[1])} is {what_is_wrong_with(places[1]) or 'a file'}"
-    raise NoSuchRun(f"a run is a folder with a {NAME}; {found}")
+    if named.is_dir():
+        raise NoSuchRun(f"a run is a folder with a {NAME}; there is none in {shown(named)}")
+    others = "" if named.is_absolute() else f", nor at {shown(places[1])}"
+    why = "" if wrong == "not there" else f", which is {wrong}"
+    raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at {shown(named)}{why}{others}")
 
 
 def _told(file: Path) -> str:

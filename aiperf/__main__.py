@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from aiperf.cli import composed
 from aiperf.cli.arguments import VERBS, carry_out
+from aiperf.cli.program import as_called, program
+from aiperf.cli.slips import refuse_slips
 from aiperf.errors import AiperfError
 from aiperf.plain import plain_lines
+from aiperf.terminal import set_up
 
 HELP = ("-h", "--help")
+VERSION = "--version"
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Carries the command line out; gives the exit status. Errors that a user can fix are printed without a traceback."""
+    set_up(sys.stdout, sys.stderr)
     try:
         return _carried_out(list(sys.argv[1:] if words is None else words))
     except AiperfError as error:
-        print(f"aiperf: {plain_lines(str(error))}", file=sys.stderr)
+        print(f"aiperf: {as_called(plain_lines(str(error)))}", file=sys.stderr)
         return 2
     except OSError as error:  # nobody expected it; a program's own error is no OSError, and flies on
         if isinstance(error, BrokenPipeError) and _reader_has_left():
@@ -47,17 +52,16 @@ def _carried_out(words: list[str]) -> int:
         words = [*words[1:2], HELP[1]]
     if words and words[0] in VERBS:
         return carry_out(words)
-    if words and "=" not in words[0] and not words[0].startswith(("-", "+", "~")):
-        near = difflib.get_close_matches(words[0], VERBS, n=1, cutoff=0.5)
-        raise AiperfError(
-            f"the first word is a verb ({', '.join(VERBS)}) or an option key=value; found {words[0]!r}"
-            + (f" (did you mean {near[0]!r}?)" if near else "")
-        )
     if any(word in HELP for word in words):
         return int(importlib.import_module("aiperf.cli.help").main())
-    importlib.import_module("aiperf.config").require_options(
-        words
-    )  # before what a run needs is loaded: a slip is answered at once
+    if VERSION in words:
+        return int(importlib.import_module("aiperf.cli.version").main())
+    if composed.is_asked(words):
+        return composed.main(words)
+    # a slip is answered at once, before what a run needs is loaded
+    config = importlib.import_module("aiperf.config")
+    refuse_slips(words, VERBS, config.option_names(), program())
+    config.require_options(words)
     return int(importlib.import_module("aiperf.cli.run").main(words))
 
 

@@ -5,11 +5,11 @@ A function of values, as `option_words` is; whether a value fits its field is fo
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiperf.errors import BadConfiguration
+from aiperf.nearest import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,6 @@ def check_field(name: str, option: str, records: Records) -> None:
         raise BadConfiguration(
             f"{whose} has no field {name!r}{nearest(name, known)}; it has {', '.join(known) or 'none'}"
         )
-
-
-def nearest(word: str, right: Sequence[str]) -> str:
-    """' (did you mean …?)', or nothing where nothing is near."""
-    near = difflib.get_close_matches(word, right, n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _written(record: Mapping[object, object]) -> str:

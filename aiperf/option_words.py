@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiperf.errors import BadConfiguration
-from aiperf.option_records import Records, check_field, check_record, nearest
+from aiperf.nearest import nearest, nearest_option
+from aiperf.option_records import Records, check_field, check_record
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -50,7 +51,7 @@ def check(words: Sequence[str], options: Options) -> None:
     said: dict[str, str] = {}
     for word, key in zip(words, keys, strict=True):
         if "=" not in word and not word.startswith("~"):
-            near = f" (did you mean '{key}=…'?)" if key in options.known else nearest(key, options.known)
+            near = f" (did you mean '{key}=…'?)" if key in options.known else nearest_option(key, options.known)
             raise BadConfiguration(f"an option is written key=value; found {word!r}{near}")
         for group in options.absent:
             if key == group and not word.startswith("+"):
@@ -130,7 +131,7 @@ def _check_name(name: str, options: Options, *, is_part_taken: bool = True) -> N
         return
     if name not in options.known:
         raise BadConfiguration(
-            f"there is no option {name!r}{nearest(name, options.known)}. `python -m aiperf --help` lists them"
+            f"there is no option {name!r}{nearest_option(name, options.known)}. `python -m aiperf --help` lists them"
         )
     if name in options.set_by_choice:
         group, _, _ = name.partition(".")

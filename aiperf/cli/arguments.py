@@ -1,21 +1,20 @@
 """The tree of arguments: the verbs, what each takes, its --help; and one form for whatever is wrong with them.
 
-A verb is a module of this folder, as `VerbModule` says. All of them are imported to draw the tree, so each imports what its
-work needs when it does it. Words that are no arguments of a verb are options of a run, key=value, and are handed on to a verb
-that takes them.
+A verb is a module of this folder, as `VerbModule` says; only the one that is named is imported. Words that are no arguments of
+a verb are options of a run, key=value, and are handed on to a verb that takes them.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol, cast
 
+from aiperf.cli.program import as_called, program
 from aiperf.errors import BadConfiguration
+from aiperf.nearest import nearest
 
-PROGRAM = "python -m aiperf"
 VERBS = {
     "report": "write a run's report from its journal: one HTML file, report.json, plots",
     "status": "show how a run stands that goes on elsewhere",
@@ -63,26 +62,25 @@ def carry_out(words: Sequence[str]) -> int:
     Raises:
         BadConfiguration: an argument that there is not; the message names the nearest right one.
     """
-    modules = {verb: cast(VerbModule, importlib.import_module(f"aiperf.cli.{verb}")) for verb in VERBS}
-    root = _Parser(prog=PROGRAM, allow_abbrev=False)
-    branches = root.add_subparsers(dest="verb")
-    parsers = {verb: _branch(branches, verb, module) for verb, module in modules.items()}
+    verb, *given = words
+    module = cast(VerbModule, importlib.import_module(f"aiperf.cli.{verb}"))
+    parser = parser_of(verb, module)
     try:
-        arguments, rest = root.parse_known_args(words)
+        arguments, rest = parser.parse_known_args(given)
     except SystemExit:  # how argparse leaves after --help, and after nothing else: see `_Parser.error`
         return 0
-    module, parser = modules[arguments.verb], parsers[arguments.verb]
     wrong = [word for word in rest if word.startswith("-") or not module.OPTIONS]
     if wrong:
-        parser.error(f"{arguments.verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")
+        parser.error(f"{verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")
     return module.carry_out(arguments, rest)
 
 
-def _branch(branches: argparse._SubParsersAction[_Parser], verb: str, module: VerbModule) -> _Parser:
-    parser = branches.add_parser(
-        verb,
-        description=module.DESCRIPTION,
-        epilog="\n".join(["examples:", *(f"  {PROGRAM} {verb} {example}".rstrip() for example in module.EXAMPLES)]),
+def parser_of(verb: str, module: VerbModule) -> argparse.ArgumentParser:
+    """What the verb takes. Its options of a run, if it has any, are no part of it."""
+    parser = _Parser(
+        prog=f"{program()} {verb}",
+        description=as_called(module.DESCRIPTION),
+        epilog="\n".join(["examples:", *(f"  {program()} {verb} {example}".rstrip() for example in module.EXAMPLES)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -93,6 +91,4 @@ def _branch(branches: argparse._SubParsersAction[_Parser], verb: str, module: Ve
 
 
 def _nearest(word: str, parser: argparse.ArgumentParser) -> str:
-    there = [option for action in parser._actions for option in action.option_strings]
-    near = difflib.get_close_matches(word.partition("=")[0], there, n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return nearest(word.partition("=")[0], [option for action in parser._actions for option in action.option_strings])

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from aiperf.cli import status
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
-from aiperf.planning.plan import check_options, folder_of, make_folder
+from aiperf.planning.plan import candidates, check_options, folder_of, make_folder
 from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, Submission
 
 LOOK_SECONDS = 2.0
@@ -54,42 +54,32 @@ def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequen
             f"{verb[0]} takes place on the nodes of an allocation of +cluster={cluster.kind}, and there is none here: type it "
             "within one (salloc), or give --folder on the node that is to be the head"
         )
-    folder = folder_of(conf, time.time()).absolute()
-    submission = Submission(
-        name=f"aiperf-{folder.name}",
-        folder=folder,
-        words=words,
-        seconds=0.0,
-        python=sys.executable,
-        directory=Path.cwd(),
-        verb=verb,
-    )
-    job = cluster.job(submission)
-    make_folder(folder)
-    kept = folder / job.script_name
-    kept.write_text(job.script)
+    folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
+        submission = Submission(
+            name=f"aiperf-{folder.name}",
+            folder=folder,
+            words=words,
+            seconds=0.0,
+            python=sys.executable,
+            directory=Path.cwd(),
+            verb=verb,
+        )
+        job = cluster.job(submission)
+        kept = folder / job.script_name
+        kept.write_text(job.script)
         return job.run_here(kept)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
-    submission = Submission(
-        name=f"aiperf-{folder.name}",
-        folder=folder,
-        words=words,
-        seconds=conf.schedule.duration_seconds,
-        python=sys.executable,
-        directory=Path.cwd(),
-    )
-    job = cluster.job(submission)
+    job = _job(conf, cluster, folder, words)
     if not cluster.wants_submission:
         print(job.script, end="")
         return 0
-    for each in job.folders:
-        if is_new:
-            make_folder(each)
+    if is_new:
+        job = _with_folders(lambda candidate: _job(conf, cluster, candidate, words), folder)
     kept = job.folders[0] / job.script_name
     kept.write_text(job.script)
     print(job.script)
@@ -110,6 +100,34 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
                 (each / status.JOB).unlink(missing_ok=True)
                 each.rmdir()
         raise SchedulerRefused(str(error)) from error
+
+
+def _job(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str]) -> BatchJob:
+    submission = Submission(
+        name=f"aiperf-{folder.name}",
+        folder=folder,
+        words=words,
+        seconds=conf.schedule.duration_seconds,
+        python=sys.executable,
+        directory=Path.cwd(),
+    )
+    return cluster.job(submission)
+
+
+def _with_folders(job_of: Callable[[Path], BatchJob], folder: Path) -> BatchJob:
+    """The job of the first name whose folders, one for each repetition, nobody has made; they are made."""
+    for candidate in candidates(folder):
+        job, made = job_of(candidate), list[Path]()
+        try:
+            for each in job.folders:
+                each.mkdir(parents=True)
+                made.append(each)
+        except FileExistsError:
+            for each in made:
+                each.rmdir()
+            continue
+        return job
+    raise AssertionError("there is always another name")
 
 
 class _NeverStarts(Exception):

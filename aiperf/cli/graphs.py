@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path, what_is_wrong_with
+from aiperf.nearest import nearest
 from morphism import STARTS, DamagedGraphFile, Graph, IllegalGraph, UnknownStart, load, start
 
 
@@ -45,7 +45,6 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
             )
         return load(given_path(name))
     except UnknownStart as error:
-        near = difflib.get_close_matches(name, STARTS, n=1, cutoff=0.4)
-        raise AiperfError(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from error
+        raise AiperfError(f"{error}{nearest(name, STARTS)}") from error
     except (IllegalGraph, DamagedGraphFile) as error:
         raise AiperfError(str(error)) from error

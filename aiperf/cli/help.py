@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
 import sys
+from contextlib import redirect_stdout
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 from aiperf.cli.arguments import VERBS
+from aiperf.cli.program import as_called
 from aiperf.config import GROUPS, RunConf, choices, name_of_choice, records_of, schemas_of_parts
 from aiperf.ranking.law import written
 
@@ -35,9 +38,19 @@ EXAMPLES = (
 
 
 def main() -> int:
-    """Prints the help; gives the exit status."""
+    """Prints the help, in one piece; gives the exit status."""
+    said = io.StringIO()
+    with redirect_stdout(said):
+        _print()
+    sys.stdout.write(as_called(said.getvalue()))
+    return 0
+
+
+def _print() -> None:
     print("AIPerf: an AutoML benchmark for AI clusters. The score is floating-point work done per second.\n")
     print("usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]     a run; ends with a score and a report")
+    print("       python -m aiperf [OPTION=VALUE …] --cfg job    what the options compose, as YAML")
+    print("       python -m aiperf --version")
     print("       python -m aiperf VERB …\n\nverbs (each has its own --help):")
     for verb, meaning in VERBS.items():
         print(f"  {verb:<10} {meaning}")
@@ -58,7 +71,6 @@ def main() -> int:
             owners = _owners(schema)
             _options(schema, f"{group}.", skip={name for name, owner in owners.items() if shown.get(name) is owner})
             shown |= owners
-    return 0
 
 
 def _owners(schema: type[Any]) -> dict[str, type[Any]]:

@@ -39,7 +39,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Gives the exit status."""
     from aiperf.cli import batch
     from aiperf.config import configure
-    from aiperf.planning.plan import check_options, folder_of
+    from aiperf.planning.plan import check_options, folder_of, make_folder
 
     conf = configure(options)
     check_options(conf)
@@ -52,8 +52,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
         return batch.here(conf, conf.cluster, options, verb)
     if conf.cluster is None or folder is not None:
         return _shown(_checked(conf, folder), as_json=arguments.json)
-    folder = folder_of(conf, time.time()).absolute()
-    folder.mkdir(parents=True)
+    folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
         return _shown(_checked(conf, folder), as_json=arguments.json)
     finally:

@@ -88,7 +88,7 @@ def _joined(conf: RunConf, cluster: ClusterConf) -> int:
         return 0
     _say(cluster.notes())
     dataset = describe_data(conf.dataset)
-    make_folder(folder)
+    folder = make_folder(folder)
     try:
         return _begun(conf, dataset, folder)
     except HostNotReached:

@@ -5,13 +5,13 @@ Of the workers' shape, which is an argument: no machine is looked at here (an im
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from aiperf.files import given_path, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.run_folder import run_folder
+from aiperf.nearest import nearest
 from aiperf.planning.following import Following, following, require_same_work
 from aiperf.planning.worker_shape import accelerators_declared
 from aiperf.rules.search_space import recorded
@@ -165,10 +166,8 @@ def first_event(
 
 
 def new_folder(conf: RunConf, now: float) -> Path:
-    """A folder for a new run: runs/<time>-<name>."""
-    folder = folder_of(conf, now)
-    make_folder(folder)
-    return folder
+    """A folder for a new run: runs/<time>-<name>, or the next that is free."""
+    return make_folder(folder_of(conf, now))
 
 
 def folder_of(conf: RunConf, now: float) -> Path:
@@ -176,14 +175,22 @@ def folder_of(conf: RunConf, now: float) -> Path:
     return given_path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
 
 
-def make_folder(folder: Path) -> None:
-    """Raises BadConfiguration where it is there already."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError as error:
-        raise BadConfiguration(
-            f"a run has a folder of its own; '{folder}' is there already. Wait a second, or give name=…"
-        ) from error
+def make_folder(folder: Path) -> Path:
+    """Makes the folder, or the next of its name that nobody has made; gives the one that was made."""
+    for candidate in candidates(folder):
+        try:
+            candidate.mkdir(parents=True)
+        except FileExistsError:  # another start's in the same second, here or on another host: `mkdir` lets one have it
+            continue
+        return candidate
+    raise AssertionError("there is always another name")
+
+
+def candidates(folder: Path) -> Iterator[Path]:
+    """Names for a new folder, in the order in which they are tried: '…-digits', '…-digits.2', '…-digits.3', …"""
+    yield folder
+    for number in count(2):
+        yield folder.with_name(f"{folder.name}.{number}")
 
 
 def _folder_name(conf: RunConf) -> str:
@@ -200,11 +207,10 @@ def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
         return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
     path = given_path(name)
     if (wrong := what_is_wrong_with(path)) is not None:
-        near = difflib.get_close_matches(name, STARTS, n=1)
         raise BadConfiguration(
             f"start is one of {', '.join(STARTS)}, or a graph's JSON file; found {name!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
-            + (f" (did you mean {near[0]!r}?)" if near else "")
+            + nearest(name, STARTS)
         )
     graph = load(path)
     reads = graph.nodes[0].op

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf.config import RunConf, configure
+from aiperf.planning.plan import make_folder
 from aiperf.simulate.study.rehearse import BUSY, Alone, Rehearsed, alone, differences, rehearse, sizes
 from aiperf.units import count, duration, flops_per_second, share, size
 from cluster.simulated import SimulatedConf
@@ -36,8 +37,7 @@ def main(words: list[str]) -> int:
 
     conf = configured(words)
     assert isinstance(conf.cluster, SimulatedConf)
-    folder = Path(conf.runs) / (conf.name or "rehearsal")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(Path(conf.runs) / (conf.name or "rehearsal"))
     print(introduction(conf), flush=True)
     reference = alone(conf)
     print(reference_in_words(reference))

@@ -1,19 +1,21 @@
-"""`python -m aiperf`: a run of the benchmark, or a verb. A first word that is a verb is taken before Hydra sees the rest."""
+"""`python -m aiperf`: a run of the benchmark, or a verb. A first word that is a verb is taken before Hydra sees the rest.
+
+What is imported here is next to nothing, so that Ctrl-C is answered from the beginning: all else is imported once that holds.
+"""
 
 from __future__ import annotations
 
-import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from contextlib import suppress
 
-from aiperf.cli import composed
-from aiperf.cli.arguments import VERBS, carry_out
-from aiperf.cli.program import as_called, program
-from aiperf.cli.slips import refuse_slips
-from aiperf.errors import AiperfError
-from aiperf.plain import plain_lines
-from aiperf.terminal import set_up
+from aiperf import interrupts
+
+TYPE_CHECKING = False  # as typing has it, which takes its time to import
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 HELP = ("-h", "--help")
 VERSION = "--version"
@@ -21,10 +23,19 @@ VERSION = "--version"
 
 def main(words: Sequence[str] | None = None) -> int:
     """Carries the command line out; gives the exit status. Errors that a user can fix are printed without a traceback."""
+    from aiperf.cli.program import as_called
+    from aiperf.errors import AiperfError
+    from aiperf.plain import plain_lines
+    from aiperf.terminal import set_up
+
     set_up(sys.stdout, sys.stderr)
     try:
         return _carried_out(list(sys.argv[1:] if words is None else words))
+    except KeyboardInterrupt:
+        return _interrupted()
     except AiperfError as error:
+        if interrupts.received() is not None:
+            return _interrupted()  # what was ended with the request, or by it, may fail in any way
         print(f"aiperf: {as_called(plain_lines(str(error)))}", file=sys.stderr)
         return 2
     except OSError as error:  # nobody expected it; a program's own error is no OSError, and flies on
@@ -32,6 +43,8 @@ def main(words: Sequence[str] | None = None) -> int:
             # `… | head`: nothing is wrong, and nothing more can be said.
             sys.stderr.close()
             return 0
+        if interrupts.received() is not None:
+            return _interrupted()
         from aiperf.files import refused
 
         print(f"aiperf: {plain_lines(refused(error))}", file=sys.stderr)
@@ -47,7 +60,21 @@ def _reader_has_left() -> bool:
     return bool(looked.poll(0))
 
 
+def _interrupted() -> int:
+    """No traceback: who asked for the end knows where it was."""
+    number = interrupts.received() or signal.SIGINT
+    print(f"aiperf: ended by {signal.Signals(number).name}", file=sys.stderr)
+    return 128 + number
+
+
 def _carried_out(words: list[str]) -> int:
+    import importlib
+
+    from aiperf.cli import composed
+    from aiperf.cli.arguments import VERBS, carry_out
+    from aiperf.cli.program import program
+    from aiperf.cli.slips import refuse_slips
+
     if words and words[0] == "help":
         words = [*words[1:2], HELP[1]]
     if words and words[0] in VERBS:
@@ -67,7 +94,25 @@ def _carried_out(words: list[str]) -> int:
 
 def script() -> NoReturn:
     """The console script that an installation brings."""
-    sys.exit(main())
+    interrupts.install()
+    status = _status()
+    if interrupts.received() is None:
+        sys.exit(status)
+    # what libraries have left to be done at the exit may wait for processes that the request has ended
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
+
+
+def _status() -> int:
+    interrupts.unwind()
+    try:
+        return main()
+    except Exception:
+        if interrupts.received() is None:
+            raise
+        return _interrupted()  # as above: a library's own way to fail
 
 
 if __name__ == "__main__":

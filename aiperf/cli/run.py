@@ -7,15 +7,15 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from aiperf import interrupts
 from aiperf.cli import batch
+from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import plan_in_words, preview_in_words
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
@@ -40,7 +40,11 @@ WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries the run out; gives the exit status: 0 with a valid score, 1 without."""
+    """Carries the run out; gives the exit status: 0 with a valid score, 1 without; 130 after Ctrl-C, 143 after SIGTERM."""
+    return interrupts.status(_carried_out(words))
+
+
+def _carried_out(words: Sequence[str]) -> int:
     conf = configure(words)
     if conf.resume is not None:
         others = [word for word in words if word.split("=")[0] not in WITH_RESUME]
@@ -65,11 +69,18 @@ def main(words: Sequence[str]) -> int:
         if conf.cluster.is_joined:
             return _joined(conf, conf.cluster)
         _say(conf.cluster.notes())
-        return _begun(conf, describe_data(conf.dataset))
+        return _begun(conf, _described(conf))
     if conf.dry_run:
         print(describe_plan(make_plan(conf, this_machine(conf))))
         return 0
-    return _begun(conf, make_plan(conf, this_machine(conf)).dataset)
+    with Phases().phase("looking at data set and machine"):
+        dataset = make_plan(conf, this_machine(conf)).dataset
+    return _begun(conf, dataset)
+
+
+def _described(conf: RunConf) -> DataSet:
+    with Phases().phase("looking at the data set"):
+        return describe_data(conf.dataset)
 
 
 def _previewed(conf: RunConf, cluster: ClusterConf) -> int:
@@ -87,11 +98,11 @@ def _joined(conf: RunConf, cluster: ClusterConf) -> int:
         print(cluster.shown(folder, sys.executable, Path.cwd()))
         return 0
     _say(cluster.notes())
-    dataset = describe_data(conf.dataset)
+    dataset = _described(conf)
     folder = make_folder(folder)
     try:
         return _begun(conf, dataset, folder)
-    except HostNotReached:
+    except (HostNotReached, KeyboardInterrupt):
         with suppress(OSError):
             folder.rmdir()  # nothing has begun
         raise
@@ -117,7 +128,7 @@ def drive(words: Sequence[str], folder: Path) -> int:
             f"drive begins the run of a folder; found {shlex.join(words)}: leave dry_run and resume out"
         )
     require_announced(conf)
-    return _begun(conf, describe_data(conf.dataset), folder)
+    return _begun(conf, _described(conf), folder)
 
 
 def _simulated(conf: RunConf) -> int:
@@ -127,8 +138,11 @@ def _simulated(conf: RunConf) -> int:
     print(describe_plan(opening.plan))
     if conf.dry_run:
         return 0
-    with _shown() as show:
+    phases = Phases()
+    with _shown(phases) as show:
+        interrupts.note()
         folder = simulate(opening, show)
+    phases.end()
     return _ended(folder)
 
 
@@ -143,8 +157,10 @@ def _resumed(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) 
     elif cluster is not None and cluster.has_jobs:
         return batch.resubmit(found.conf, cluster, found.folder)
 
-    def go_on(executor_of: MachinesExecutor, show: Callable[[Driver], None]) -> Path:
-        checked = _checked(found.conf, found.folder)
+    def go_on(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:
+        checked = _checked(found.conf, found.folder, phases)
+        phases.begin("asking for workers")
+        interrupts.note()
         return resume(found, partial(executor_of, checked=checked), show, checked.events)
 
     return _driven(found.conf, go_on, found.folder)
@@ -158,58 +174,77 @@ def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
     if conf.cluster is not None:
         require_index(conf, conf.cluster.nodes_asked(), dataset)
 
-    def begin(executor_of: MachinesExecutor, show: Callable[[Driver], None]) -> Path:
-        checked = _checked(conf, folder)
-        shape = worker_shape(conf, checked)
+    def begin(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:
+        checked = _checked(conf, folder, phases)
+        with phases.phase("asking nodes what they have"):
+            shape = worker_shape(conf, checked)
         if conf.cluster is not None:
             require_declared(conf.cluster.nodes_asked(), conf.accelerators_per_worker, shape)
         plan = make_plan(conf, shape, dataset)
-        print(describe_plan(plan))
+        print(describe_plan(plan), flush=True)
+        phases.begin("asking for workers")
+        interrupts.note()
         return run_session(plan, partial(executor_of, checked=checked), show, folder, checked.events)
 
     return _driven(conf, begin, folder)
 
 
-def _checked(conf: RunConf, folder: Path | None) -> Checked:
+def _checked(conf: RunConf, folder: Path | None, phases: Phases) -> Checked:
     from aiperf.drive.machines import check
     from aiperf.drive.preflight import lines
 
-    checked = check(conf, folder)
+    with phases.phase("checking nodes"):
+        checked = check(conf, folder)
     for line in lines(checked.events):
-        print(line)
+        print(line, flush=True)
     return checked
 
 
-def _driven(
-    conf: RunConf, drive: Callable[[MachinesExecutor, Callable[[Driver], None]], Path], folder: Path | None = None
-) -> int:
-    from aiperf.drive.machines import machines, publisher
+Drive = Callable[["MachinesExecutor", Callable[["Driver"], None], Phases], Path]
+"""Drives a run on machines that stand; gives its folder."""
+
+
+def _driven(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
+    phases = Phases()
+    with phases.phase("loading libraries"):
+        from aiperf.drive.machines import machines, publisher
 
     try:
-        with machines(conf, folder) as executor_of, _shown() as show:
-            publish = publisher(conf)
+        with ExitStack() as stack:
+            with phases.phase("starting Ray" if conf.executor == "ray" else "starting"):
+                executor_of = stack.enter_context(machines(conf, folder))
+            interrupts.set_again()
+            show, publish = stack.enter_context(_shown(phases)), publisher(conf)
 
             def after_turn(driver: Driver) -> None:
                 show(driver)
                 publish(driver)
 
-            folder = drive(executor_of, after_turn)
+            folder = drive(executor_of, after_turn, phases)
     except RunStopped as stopped:
+        phases.end(is_done=False)
         _ended(stopped.folder)
         raise
+    except BaseException:
+        phases.end(is_done=False)
+        raise
+    phases.end()
     return _ended(folder)
 
 
 @contextmanager
-def _shown() -> Iterator[Callable[[Driver], None]]:
-    """What shows a run while it goes on: called after each of its driver's turns."""
-    from aiperf.drive.live import Live
+def _shown(phases: Phases) -> Iterator[Callable[[Driver], None]]:
+    """What shows a run while it goes on: called after each of its driver's turns, the last one included."""
+    from aiperf.drive.live import Live, terminal
     from aiperf.drive.live_view import live_view
 
-    with Live(Console()) as live:
+    with Live(terminal()) as live:
 
         def show(driver: Driver) -> None:
-            live.show(lambda: live_view(driver))
+            phases.end()
+            live.show(lambda: live_view(driver), is_last=driver.run.ended is not None)
+            if driver.run.ended is not None:
+                phases.begin("ending workers")
 
         yield show
 
@@ -218,9 +253,10 @@ def _ended(folder: Path) -> int:
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
-    report = report_of(folder)
     try:
-        page = write(report, folder).page
+        with Phases().phase("writing the report"):
+            report = report_of(folder)
+            page = write(report, folder).page
     except ReportNotWritten:
         for line in closing_lines(report):  # the run has ended, and has its score
             print(line)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from itertools import islice
 
 from aiperf.accounting.score import score, window_work
 from aiperf.accounting.windows import Window
 from aiperf.drive.driver import Driver
-from aiperf.drive.live import MOST_WORKERS, LiveView, WorkerView
+from aiperf.drive.live_values import MOST_WORKERS, LiveView, WorkerView
 from aiperf.rules.procedure import epoch_limit
 from aiperf.rules.state import Run
 from aiperf.rules.worker import Worker
@@ -40,13 +41,21 @@ def live_view(driver: Driver) -> LiveView:
         workers_preparing=len(run.running) - training,
         workers_waiting=len(run.idle),
         workers_lost=driver.work_log.lost_workers,
-        workers=tuple(_worker(run, worker) for worker in islice(run.workers.values(), MOST_WORKERS)),
+        workers=_workers(run, now),
         is_simulated=run.started.simulated,
         follows=run.started.follows,
+        ranks_of_worker=None if run.started.shape is None else run.started.shape.ranks or None,
     )
 
 
-def _worker(run: Run, worker: Worker) -> WorkerView:
+def _workers(run: Run, now: float) -> tuple[WorkerView, ...]:
+    views = (_worker(run, worker, now) for worker in run.workers.values())
+    if len(run.workers) <= MOST_WORKERS:
+        return tuple(views)
+    return tuple(nsmallest(MOST_WORKERS, views, key=lambda one: one.badness))
+
+
+def _worker(run: Run, worker: Worker, now: float) -> WorkerView:
     if worker.trial is None:
         return WorkerView(worker.number, worker.host, "waiting")
     trial = run.trials[worker.trial]
@@ -63,4 +72,5 @@ def _worker(run: Run, worker: Worker) -> WorkerView:
         epochs=epoch_limit(run.schedule, trial.round) if trial.epochs is None else trial.epochs,
         epoch_share=min(1.0, done / images),
         accuracy=trial.best_accuracy or None,
+        silent_seconds=max(0.0, now - trial.last_word),
     )

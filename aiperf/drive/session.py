@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import msgspec
 
+from aiperf import interrupts
 from aiperf.accounting.work_log import WorkLog
 from aiperf.config import RunConf, from_plain
 from aiperf.drive.checkpoint_sweep import sweep
@@ -279,17 +277,10 @@ def _drive(
 
 @contextmanager
 def ending_on_interrupt(driver: Driver) -> Iterator[None]:
-    """Ctrl-C, or SIGTERM, once: the run ends cleanly at the driver's next turn. Twice: at once."""
+    """Ctrl-C, SIGTERM or a closed terminal, once: the run ends cleanly at the driver's next turn. Twice: at once."""
 
-    def end(number: int, frame: FrameType | None) -> None:
-        if driver.interrupted:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+    def end() -> None:
         driver.interrupted = True
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with interrupts.noted(end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

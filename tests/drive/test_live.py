@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
-from aiperf.drive.live import LINE_SECONDS, Live, LiveView, WorkerView, line, table
+from aiperf.drive.live import LINE_SECONDS, Live
+from aiperf.drive.live_table import line, table
+from aiperf.drive.live_values import LiveView, WorkerView
 
 VIEW = LiveView(
     run="a-run",
@@ -40,12 +41,8 @@ class Clock:
         return self.now
 
 
-def shown(view: LiveView, width: int = 120) -> str:
-    console = Console(file=StringIO(), width=width, force_terminal=False)
-    console.print(table(view))
-    text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
-    assert isinstance(text, str)
-    return text
+def shown(view: LiveView, width: int = 120, height: int = 30) -> str:
+    return "\n".join(text.plain for text in table(view, width, height))
 
 
 def test_the_line_says_all_that_counts() -> None:
@@ -71,21 +68,7 @@ def test_a_simulated_run_says_so() -> None:
     assert "simulated score" in shown(replace(VIEW, is_simulated=True))
 
 
-def test_thousands_of_workers_take_no_more_lines_than_twenty() -> None:
-    many = replace(VIEW, workers=tuple(replace(VIEW.workers[0], worker=i) for i in range(4096)), workers_training=4096)
-
-    text = shown(many)
-
-    assert len(text.splitlines()) <= 30
-    assert "the first 20 are shown" in text
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    assert all(len(each) <= width for each in shown(VIEW, width).splitlines())
-
-
-def test_a_plain_line_comes_every_half_minute_where_there_is_no_terminal() -> None:
+def test_a_plain_line_comes_every_minute_where_there_is_no_terminal() -> None:
     clock, output, made = Clock(), StringIO(), []
 
     def make() -> LiveView:
@@ -93,7 +76,7 @@ def test_a_plain_line_comes_every_half_minute_where_there_is_no_terminal() -> No
         return VIEW
 
     with Live(Console(file=output, force_terminal=False, width=40), clock) as live:
-        for tenth in range(601):
+        for tenth in range(1201):
             clock.now = tenth / 10
             live.show(make)
 

@@ -1,0 +1,159 @@
+"""The live table in terminals of every size: whole figures or none, never a line too wide or too many."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from aiperf import units
+from aiperf.drive.live_table import table
+from aiperf.drive.live_values import MOST_WORKERS, LiveView, WorkerView
+from aiperf.journal.events import FollowedRun
+from tests.drive.test_live import VIEW
+
+SIZES = ((80, 24), (60, 24), (40, 15), (200, 60))
+RATE = st.just(0.0) | st.floats(1e-3, 1e30) | st.just(float("nan"))
+SHARES = st.none() | st.floats(0, 1) | st.just(float("nan"))
+NAMES = st.text(min_size=1, max_size=80) | st.just("a-very-long-host-name.of-a-rack.of-a-site.example.org")
+
+
+def worker_views(number: int) -> st.SearchStrategy[WorkerView]:
+    return st.builds(
+        WorkerView,
+        worker=st.just(number),
+        host=NAMES,
+        doing=st.sampled_from(("training", "preparing", "waiting")),
+        trial=st.none() | st.integers(0, 10**7),
+        round=st.none() | st.integers(1, 10**5),
+        epoch=st.integers(1, 10**5),
+        epochs=st.integers(1, 10**5),
+        epoch_share=SHARES,
+        accuracy=SHARES,
+        silent_seconds=st.floats(0, 1e5),
+    )
+
+
+@st.composite
+def views(draw: st.DrawFn) -> LiveView:
+    present = draw(st.sampled_from((0, 1, 2, 16, 64, 4096)))
+    told = min(present, MOST_WORKERS)
+    some = [draw(worker_views(0)) for _ in range(min(told, 3))]
+    followed = FollowedRun(
+        run="other", path="/runs/other", lines=9, last_hash="0" * 64, trials=10**6, left_out={}, ranks=2
+    )
+    return LiveView(
+        run=draw(NAMES),
+        at=draw(st.floats(0, 1e9)),
+        duration_seconds=draw(st.floats(1, 1e9)),
+        warmup_seconds=draw(st.floats(0, 1e8)),
+        flops_per_second=draw(RATE),
+        window_flops_per_second=draw(st.none() | RATE),
+        regulated_flops_per_second=draw(st.none() | RATE),
+        error=draw(SHARES),
+        busy_share=draw(SHARES),
+        trials_finished=draw(st.integers(0, 10**9)),
+        proposals_waiting=draw(st.integers(0, 10**6)),
+        workers_training=present,
+        workers_preparing=0,
+        workers_waiting=0,
+        workers_lost=draw(st.integers(0, 10**5)),
+        workers=tuple(replace(some[number % 3], worker=number) for number in range(told)) if some else (),
+        is_simulated=draw(st.booleans()),
+        follows=draw(st.none() | st.just(followed)),
+        ranks_of_worker=draw(st.none() | st.integers(1, 8)),
+    )
+
+
+@given(view=views(), width=st.integers(1, 220), height=st.integers(0, 70), can_draw=st.booleans())
+def test_no_line_is_wider_than_the_terminal_and_no_more_lines_are_there_than_it_has(
+    view: LiveView, width: int, height: int, can_draw: bool
+) -> None:
+    lines = [text.plain for text in table(view, width, height, can_draw=can_draw)]
+
+    assert len(lines) <= height
+    assert all(cell_len(line) <= width for line in lines)
+    assert not any("\n" in line for line in lines)
+
+
+@given(view=views(), size=st.sampled_from(SIZES))
+def test_every_figure_of_the_head_stands_whole_at_every_size_that_a_terminal_has(
+    view: LiveView, size: tuple[int, int]
+) -> None:
+    text = "\n".join(line.plain for line in table(view, *size))
+
+    rates = (view.flops_per_second, view.window_flops_per_second, view.regulated_flops_per_second)
+    for value in rates:
+        if value is not None and value == value:
+            assert whole(units.flops_per_second(value), text)
+    for share, written in ((view.busy_share, units.share), (view.error, units.error)):
+        if share is not None and share == share:
+            assert whole(written(share), text)
+    assert whole(units.count(view.proposals_waiting), text)
+    assert f"{units.duration(max(0.0, view.duration_seconds - view.at))} left" in text
+
+
+@given(view=views(), width=st.integers(30, 220), height=st.integers(8, 70))
+def test_each_line_of_a_worker_holds_its_figures_whole_under_their_headings(
+    view: LiveView, width: int, height: int
+) -> None:
+    lines = [text.plain for text in table(view, width, height)]
+    heading = next((place for place, line in enumerate(lines) if line.split()[:1] == ["worker"]), None)
+    if heading is None:
+        return
+    names = lines[heading].split()
+    by_number = {one.worker: one for one in view.workers}
+
+    for line in lines[heading + 1 :]:
+        if re.match(r"(and )?[\d\u202f]+ (more )?worker", line):
+            break
+        one = by_number[int(line.split()[0])]
+        figures = {"trial": one.trial, "round": one.round, "epoch": f"{one.epoch}/{one.epochs}"}
+        assert one.doing in line
+        for name, figure in figures.items():
+            assert name not in names or figure is None or whole(str(figure), line)
+
+
+def whole(figure: str, text: str) -> bool:
+    """It stands there, and nothing of it or of another figure touches it."""
+    return re.search(rf"(?<![\d.,/]){re.escape(figure)}(?![\d.,/A-Za-z])", text) is not None
+
+
+def many(count: int) -> LiveView:
+    told = tuple(replace(VIEW.workers[0], worker=number) for number in range(min(count, MOST_WORKERS)))
+    return replace(VIEW, workers=told, workers_training=count)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("count", [1, 16, 64, 4096])
+def test_workers_that_have_no_line_are_counted(count: int, size: tuple[int, int]) -> None:
+    lines = [text.plain for text in table(many(count), size[0], size[1] - 1)]
+
+    shown = sum(re.match(r" *\d+  .*training", line) is not None for line in lines)
+    (told,) = [line for line in lines if "more worker" in line] or [""]
+    assert shown == count or f"and {units.count(count - shown)} more worker" in told
+    assert shown == count or shown >= 3
+    assert len(lines) <= size[1] - 1
+
+
+def test_where_not_all_have_a_line_the_worst_come_first() -> None:
+    silent = replace(VIEW.workers[0], worker=70, silent_seconds=500.0)
+    waiting = WorkerView(90, "desk", "waiting")
+    view = many(100)
+    view = replace(view, workers=(*view.workers[:70], silent, *view.workers[71:90], waiting, *view.workers[91:]))
+
+    lines = [text.plain for text in table(view, 80, 23)]
+
+    rows = [line.split() for line in lines]
+    first = next(place for place, row in enumerate(rows) if row[:1] == ["worker"]) + 1
+    assert [row[0] for row in rows[first : first + 3]] == ["90", "70", "0"]
+
+
+def test_before_the_first_worker_is_up_it_says_what_is_waited_for() -> None:
+    view = replace(VIEW, workers=(), workers_training=0, trials_finished=0, ranks_of_worker=2)
+
+    assert "workers are starting: 2 ranks each, importing torch" in [text.plain for text in table(view, 80, 23)]

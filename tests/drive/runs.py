@@ -38,6 +38,9 @@ def small(*words: str) -> tuple[str, ...]:
 PATIENCE_SECONDS = 900.0
 """Far more than anything takes that a test waits for: a slow machine is no failure."""
 
+CTRL_C = 130
+"""The exit status of a run that was ended by it, whatever its score."""
+
 
 class RealRun:
     """`python -m aiperf` with a folder of its own; ended, if need be, when the test is over."""
@@ -100,7 +103,7 @@ class RealRun:
         self.process.wait()
 
     def interrupt(self) -> int:
-        """Ctrl-C once, and the exit status."""
+        """Ctrl-C once, and the exit status: see CTRL_C."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(timeout=PATIENCE_SECONDS)
 

@@ -34,7 +34,7 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import read
 from tests.drive.census import Census
 from tests.drive.processes import command_line, descendants
-from tests.drive.runs import RealRun, small
+from tests.drive.runs import CTRL_C, RealRun, small
 
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 OF = {
@@ -114,12 +114,12 @@ def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
                 _go_on(struck)
                 status = run.interrupt()
         _check_end(struck, status, seed)
-        if status != 0:
+        if status != CTRL_C:
             lines = len(run.events())
             again = RealRun(tmp_path, f"resume={run.folder}", environment=places_of(scratch))
             with Census(again.process.pid) as second:
                 again.until(lambda events: _has_gone_on(events, lines))
-                assert again.interrupt() == 0, again.output.read_text()
+                assert again.interrupt() == CTRL_C, again.output.read_text()
             _check_sound(run.folder)
             assert second.left_over(300) == []
         assert census.left_over(300) == [], f"seed {seed}"
@@ -188,7 +188,7 @@ def _check_end(strike: Strike, status: int, seed: int) -> None:
     if strike.target in ENDS_THE_RUN:
         assert status == 2 and f"resume={strike.run.folder}" in said and f" {strike.target}" in said, said
         return
-    assert status == 0, said
+    assert status == CTRL_C, said
     assert isinstance(events[-1], RunEnded) and events[-1].reason == "interrupted", said
     _check_sound(strike.run.folder)
     after = events[strike.before :]

@@ -35,7 +35,7 @@ from aiperf.journal.events import (
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
 from tests.drive.processes import command_line, descendants, worker_host
-from tests.drive.runs import SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of, small
+from tests.drive.runs import CTRL_C, SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of, small
 
 TRIALS = 7
 """With so many finished the run ends: tuning begins with the fourth, and how long it takes is the machine's matter."""
@@ -118,7 +118,7 @@ def travelled(begin: Begin, chooser: random.Random) -> Journey:
     finished = sum(isinstance(event, TrialFinished) for event in killed)
     again = begin(f"resume={run.folder}")
     again.until(some(TrialFinished, max(finished + 1, 3)))  # few trials may err too much for a valid score
-    assert again.interrupt() == 0, again.output.read_text()
+    assert again.interrupt() == CTRL_C, again.output.read_text()
     interrupted, report = again.events(), again.folder / "report.html"
     reported = report.stat().st_size > 0
     report.unlink()

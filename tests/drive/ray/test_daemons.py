@@ -19,7 +19,7 @@ from aiperf.errors import RuntimeLost
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed, WorkerJoined, WorkerLost
 from tests.drive.census import Census
 from tests.drive.processes import command_line, descendants
-from tests.drive.runs import SMALL, Begin, Left, RealRun, left_behind, mark_of
+from tests.drive.runs import CTRL_C, SMALL, Begin, Left, RealRun, left_behind, mark_of
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_run_whose_ray_is_lost_ends_with_a_report_and_the_way_to_go_on(
         return  # one of the four is taken up again
     again = begin(f"resume={run.folder}")
     again.until(lambda events: any(isinstance(event, RunResumed) for event in events) and epochs(3)(events))
-    assert again.interrupt() == 0, again.output.read_text()
+    assert again.interrupt() == CTRL_C, again.output.read_text()
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_run_goes_on_through_the_loss_of_its_mailbox(begin: Begin, strike: sig
         os.kill(one_of(run, b"ray::Mailbox"), strike)
     run.until(epochs(8))
 
-    assert run.interrupt() == 0, run.output.read_text()
+    assert run.interrupt() == CTRL_C, run.output.read_text()
 
     events = run.events()
     assert isinstance(events[-1], RunEnded) and events[-1].reason == "interrupted"

@@ -1,0 +1,109 @@
+"""Whenever the end is asked for: no traceback, nothing left running, no folder that a verb chokes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from aiperf.__main__ import main
+from tests.drive.terminals import CTRL_C, Terminal
+from tests.waiting import comes_true
+
+RUN = ("runs=runs", "schedule.duration_seconds=8", "schedule.warmup_seconds=1", "schedule.epochs=[1]")
+END_SECONDS = 120.0
+"""On a machine that does much else."""
+
+
+def assert_ended(terminal: Terminal, statuses: tuple[int, ...] = (130,)) -> None:
+    assert terminal.wait(END_SECONDS), terminal.text[-2000:]
+    assert terminal.process.returncode in statuses, terminal.text[-2000:]
+    assert "Traceback" not in terminal.text, terminal.text[-4000:]
+    assert comes_true(lambda: not terminal.left(), 60.0), [
+        Path(f"/proc/{pid}/cmdline").read_bytes() for pid in terminal.left()
+    ]
+
+
+def assert_runs_can_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Verbs answer of what was left: with figures, or with a sentence."""
+    for run in (folder / "runs").glob("*"):
+        assert (run / "journal.jsonl").is_file(), list(run.iterdir())
+        for verb in ("score", "status"):
+            assert main([verb, str(run)]) in (0, 1), capsys.readouterr()
+    capsys.readouterr()
+
+
+def interrupted_after(delay: float, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(RUN, folder) as terminal:
+        ended_before = terminal.wait(delay)
+        is_ours = terminal.is_ours_to_answer()
+        if not ended_before:
+            terminal.type(CTRL_C)
+        if is_ours or ended_before:
+            assert_ended(terminal, (130, 0) if ended_before else (130,))
+        else:
+            # the interpreter's own start: Python answers, before there is any code of ours
+            assert terminal.wait(END_SECONDS) and terminal.process.returncode != 0
+    assert_runs_can_be_read(folder, capsys)
+
+
+@pytest.mark.parametrize("delay", [0.4, 3.0])
+def test_ctrl_c_ends_a_run_that_has_hardly_begun(
+    delay: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupted_after(delay, tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", range(24))
+def test_ctrl_c_ends_a_run_cleanly_at_any_moment(case: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # evenly over a run on a quiet machine, and a tenth of them within its first second
+    delay = 0.02 + random.Random(case).random() * (1.0 if case % 5 == 0 else 30.0)
+
+    interrupted_after(delay, tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [1.5, 6.0, 15.0])
+def test_ctrl_c_twice_ends_a_run_at_once(delay: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(RUN, tmp_path) as terminal:
+        terminal.wait(delay)
+        terminal.type(CTRL_C)
+        terminal.wait(0.3)
+        terminal.type(CTRL_C)
+
+        assert terminal.wait(5.0), terminal.text
+        assert_ended(terminal)
+    assert_runs_can_be_read(tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("delay", [0.5, 4.0, 14.0])
+def test_sigterm_and_sighup_end_a_run_cleanly(
+    number: signal.Signals, status: int, delay: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Terminal(RUN, tmp_path) as terminal:
+        terminal.wait(delay)
+        is_ours = terminal.is_ours_to_answer()
+        os.kill(terminal.process.pid, number)
+
+        assert_ended(terminal, (status,) if is_ours else (status, -number))
+    assert_runs_can_be_read(tmp_path, capsys)
+
+
+@pytest.mark.slow
+def test_a_window_that_is_closed_ends_its_run_with_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Terminal((*RUN[:1], "schedule.duration_seconds=600", "schedule.warmup_seconds=1"), tmp_path) as terminal:
+        assert terminal.wait_for(" training", 200.0), terminal.text
+        terminal.close()
+
+        assert_ended(terminal, (129,))
+    (run,) = (tmp_path / "runs").glob("*")
+    assert (run / "report.html").is_file()
+    assert_runs_can_be_read(tmp_path, capsys)

@@ -32,6 +32,7 @@ VERBS = {
     "inspect": "judge a submission as its receiver  BUNDLE… [--allowed FILE] [--json]",
     "drive": "begin the run of a folder, or go on with it (scripts of batch jobs call it)  RUN [OPTION=VALUE …]",
     "join": "make this host a node of a run that goes on  RUN",
+    "completion": "print the completion of a shell  bash|zsh|fish",
     "rehearse": "sweep simulated clusters of 1 to 4096 workers and draw the result",
 }
 """Each in the module of its name; as `--help` tells them."""

@@ -1,0 +1,163 @@
+"""What Tab offers: in the program's own words, and in real shells."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aiperf.cli.arguments import VERBS
+from aiperf.cli.candidates import candidates
+from aiperf.cli.completion import SHELLS
+from aiperf.config import option_names
+from tests.cli.user import User
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with two runs, one of them under runs/."""
+    for run in ("runs/20261122-120000-digits", "another run"):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "journal.jsonl").write_text("")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("sco", ["score "]),
+        ("schedule=", ["schedule=quick ", "schedule=ranking "]),
+        ("schedule.warm", ["schedule.warmup_rounds=", "schedule.warmup_seconds="]),
+        ("sch", ["schedule.", "schedule="]),
+        ("+clu", ["+cluster="]),
+        ("+cluster=sl", ["+cluster=slurm "]),
+        ("+cluster=slurm cluster.part", ["cluster.partition="]),
+        ("+cluster=simulated cluster.part", []),
+        ("cluster.part", []),
+        ("dataset=digits dry", ["dry_run="]),
+        ("dry_run=", ["dry_run=false ", "dry_run=true "]),
+        ("trainer.fused=", []),
+        ("--cfg ", ["job "]),
+        ("score --j", ["--json "]),
+        ("flops resnet18", ["resnet18 "]),
+        ("completion z", ["zsh "]),
+        ("help sco", ["score "]),
+        ("score runs/", ["runs/20261122-120000-digits "]),
+        ("score 2026", []),
+        ("resume=runs/", ["resume=runs/20261122-120000-digits "]),
+        ("prepare dataset=im", ["dataset=imagenet ", "dataset=images "]),
+    ],
+)
+def test_the_end_of_a_line_is_completed(runs: Path, line: str, offered: list[str]) -> None:
+    *before, last = line.split(" ")
+
+    assert candidates(before, last) == sorted(offered)
+
+
+def test_a_first_word_may_be_any_verb_and_a_part_holds_each_of_its_options(runs: Path) -> None:
+    first = candidates([], "")
+
+    assert {f"{verb} " for verb in VERBS} <= set(first)
+    for part in ("trainer", "schedule", "limits"):
+        offered = {each.rstrip("=") for each in candidates([], f"{part}.")}
+        assert offered == {f"{part}."} | {name for name in option_names() if name.startswith(f"{part}.")}
+
+
+def test_runs_are_offered_by_their_paths_as_a_shell_takes_them(runs: Path) -> None:
+    offered = candidates(["score"], "")
+
+    assert "'another run' " in offered
+    assert "runs/" in offered
+
+
+def _shell(name: str, lines: str, folder: Path) -> str:
+    """What a shell prints that has aiperf-cluster on its path."""
+    program = folder / "bin" / "aiperf-cluster"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'aiperf-cluster'\n"
+        "from aiperf.__main__ import script\nscript()\n"
+    )
+    program.chmod(0o755)
+    (folder / "completion").write_text(SHELLS[name])
+    words = {"bash": ["bash", "--norc", "-c"], "zsh": ["zsh", "-f", "-c"], "fish": ["fish", "--no-config", "-c"]}[name]
+    answer = subprocess.run(
+        [*words, lines],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(PROJECT),
+            "HOME": str(folder),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert answer.stderr == ""
+    return answer.stdout
+
+
+def test_bash_completes_by_the_words_after_the_last_equals_sign(runs: Path) -> None:
+    asked = """
+source completion
+ask() {
+  COMP_LINE="$1" COMP_POINT=${#1}; COMP_WORDS=($1); COMP_CWORD=1
+  _aiperf_cluster "${1%% *}"; printf '<%s>' "${COMPREPLY[@]}"; echo
+}
+ask "aiperf-cluster sco"
+ask "aiperf-cluster schedule="
+ask "aiperf-cluster dataset=digits +cluster=si"
+ask "aiperf-cluster score runs/"
+ask "PYTHON -m aiperf start=x schedule=r"
+ask "python script.py sch"
+complete -p aiperf-cluster python
+""".replace("PYTHON", sys.executable)
+
+    said = _shell("bash", asked, runs).splitlines()
+
+    assert said[:6] == [
+        "<score >",
+        "<quick ><ranking >",
+        "<simulated >",
+        "<runs/20261122-120000-digits >",
+        "<ranking >",
+        "<>",
+    ]
+    assert "_aiperf_cluster aiperf-cluster" in said[6] and "_aiperf_cluster python" in said[7]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_offers_the_same(runs: Path) -> None:
+    said = _shell("fish", "source completion; complete -C 'aiperf-cluster schedule='", runs)
+
+    assert said.split() == ["schedule=quick", "schedule=ranking"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_takes_the_script_and_asks_the_program(runs: Path) -> None:
+    # what compadd is given; the line editor itself needs a terminal
+    asked = """
+compdef() { :; }; compadd() { shift 4; print -l -- "${(@P)1}"; }
+eval "$(<completion)"
+words=(aiperf-cluster 'schedule='); CURRENT=2
+_aiperf_cluster
+"""
+
+    said = _shell("zsh", asked, runs)
+
+    assert said.splitlines() == ["schedule=quick ", "schedule=ranking "]
+
+
+def test_the_scripts_are_printed(aiperf: User) -> None:
+    for shell, script in SHELLS.items():
+        assert aiperf("completion", shell).out == script

@@ -1,0 +1,98 @@
+"""What is printed reaches every terminal: signs that its encoding lacks are written plainly, and nothing ends for one."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aiperf.terminal import PLAIN, set_up
+
+PROJECT = Path(__file__).parents[1]
+PLACES = {
+    "ascii": {"PYTHONIOENCODING": "ascii"},
+    "latin-1": {"PYTHONIOENCODING": "latin-1"},
+    "the C locale": {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+}
+"""Terminals that are not UTF-8. (LANG=C alone is none: Python takes it for UTF-8.)"""
+SIMULATED = (
+    *("+cluster=simulated", "cluster.workers=4", "cluster.accelerators=1", "cluster.flops=2e9", "dataset=synthetic"),
+    *("dataset.image=8", "dataset.channels=1", "dataset.training_images=400", "dataset.validation_images=100"),
+    *("start=digits_small", "budget.batch=8", "searcher=random", "hpo=off", "schedule.duration_seconds=600"),
+    *("schedule.warmup_seconds=100", "schedule.epochs=[2]"),
+)
+COMMANDS = """
+from pathlib import Path
+from aiperf.__main__ import main
+for words in WORDS:
+    words = [str(next(Path("runs").glob("*synthetic"))) if word == "RUN" else word for word in words]
+    try:
+        main(words)
+    except SystemExit:
+        pass
+print("all were carried out")
+"""
+
+
+@pytest.mark.parametrize(
+    "place", [pytest.param(name, marks=() if name == "ascii" else pytest.mark.slow) for name in PLACES]
+)
+def test_run_plan_score_check_rank_and_help_are_printed_on_any_terminal(place: str, tmp_path: Path) -> None:
+    words = [
+        *(["--help"], ["rank", "--help"], ["flops", "resnet20"], ["morph", "resnet20", "--steps", "2"], [*SIMULATED]),
+        *([*SIMULATED, "dry_run=true"], ["dry_run=true"], ["score", "RUN"], ["check", "RUN"], ["rank", "RUN"], ["×"]),
+    ]
+
+    answer = subprocess.run(
+        [sys.executable, "-c", COMMANDS.replace("WORDS", repr(words))],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name not in ("LC_ALL", "LANG", "LC_CTYPE")}
+        | PLACES[place],
+        capture_output=True,
+        timeout=300,
+    )
+
+    said = answer.stdout.decode("latin-1" if place == "latin-1" else "ascii")
+    assert answer.returncode == 0, answer.stderr.decode("latin-1")
+    assert "all were carried out" in said
+    assert "Traceback" not in answer.stderr.decode("latin-1")
+
+
+def _shown(text: str, encoding: str) -> str:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    set_up(stream)
+    stream.write(text)
+    stream.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def test_a_sign_that_is_lacking_is_written_plainly_and_one_that_is_there_stays() -> None:
+    text = "2 × 3 − 1 ÷ 4 ≤ 5 · 6–7 … 80 °C 中"
+
+    assert _shown(text, "ascii") == "2 x 3 - 1 / 4 <= 5 | 6-7 ... 80 deg C ?"
+    assert _shown(text, "latin-1") == "2 × 3 - 1 ÷ 4 <= 5 · 6-7 ... 80 °C ?"
+    assert _shown(text, "utf-8") == text
+
+
+@pytest.mark.parametrize("sign", PLAIN)
+def test_what_stands_for_a_sign_is_ascii(sign: str) -> None:
+    assert PLAIN[sign].isascii()
+
+
+def test_every_sign_of_our_own_texts_has_a_plain_one() -> None:
+    sources = [
+        path for package in ("aiperf", "cluster", "morphism", "searchers") for path in (PROJECT / package).rglob("*.py")
+    ]
+    lacking = {
+        sign: path.name
+        for path in sources
+        for sign in path.read_text("utf-8")
+        if not sign.isascii() and sign not in PLAIN
+    }
+
+    assert lacking == {}

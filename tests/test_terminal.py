@@ -48,7 +48,7 @@ def test_run_plan_score_check_rank_and_help_are_printed_on_any_terminal(place: s
     ]
 
     answer = subprocess.run(
-        [sys.executable, "-c", COMMANDS.replace("WORDS", repr(words))],
+        [sys.executable, "-c", COMMANDS.replace("WORDS", ascii(words))],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name not in ("LC_ALL", "LANG", "LC_CTYPE")}
         | PLACES[place],

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from aiperf.cli.arguments import VERBS, VerbModule, parser_of
+from aiperf.cli.shell_scripts import SHELLS
 
 FLAGS_OF_A_RUN = ("--help", "--version", "--cfg")
 RUN_OPTIONS = ("resume", "follow")
@@ -52,8 +53,6 @@ def _of_verb(verb: str, before: Sequence[str], last: str) -> Iterator[str]:
 
         yield from (f"{start} " for start in STARTS)
     if verb == "completion":
-        from aiperf.cli.completion import SHELLS
-
         yield from (f"{shell} " for shell in SHELLS)
     if module.OPTIONS:
         yield from _options(before, last)

@@ -12,7 +12,7 @@ import pytest
 
 from aiperf.cli.arguments import VERBS
 from aiperf.cli.candidates import candidates
-from aiperf.cli.completion import SHELLS
+from aiperf.cli.shell_scripts import SHELLS
 from aiperf.config import option_names
 from tests.cli.user import User
 

@@ -15,6 +15,9 @@ from aiperf.plain import plain_lines
 from aiperf.report import palette
 from aiperf.report.tables import Cell, Column, Table
 
+HINT = '<p class="hint" aria-hidden="true">Swipe to the side for more →</p>'
+"""Over what may be wider than a phone."""
+
 
 def text(words: str) -> str:
     """A text as part of a page, between tags or in a quoted attribute."""
@@ -79,10 +82,13 @@ def table(shown: Table) -> str:
     heads = "".join(_head(column) for column in shown.columns)
     rows = "".join(_row(shown, row) for row in shown.rows)
     footnote = f'<p class="footnote">{text(shown.footnote)}</p>' if shown.footnote else ""
+    # Two columns fit a phone; of more it is said that there are some beyond the edge.
+    hint, scrolls = (HINT, " scrolls") if len(shown.columns) > 2 else ("", "")
     return (
+        f'<div class="framed{scrolls}">{hint}'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(shown.caption)}">'
         f'<table id="table-{shown.name}"{pairs}{sortable}><caption>{text(shown.caption)}</caption>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{footnote}"
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></div>{footnote}"
     )
 
 

@@ -6,6 +6,8 @@ from aiperf import units
 from aiperf.report import words
 from aiperf.report.facts import Hardware, Report
 
+SIMULATED = "simulated"
+"""The device that a simulated worker names; its precision and collective are called so too."""
 RELEASE = "aiperf-cluster"
 """The name of this package among a run's versions."""
 
@@ -26,7 +28,10 @@ def hardware(there: Hardware) -> str:
     `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`."""
     if not there.devices:
         return "no worker came up"
-    devices, hosts = " and ".join(there.devices), f"{units.count(there.hosts)} host{'' if there.hosts == 1 else 's'}"
+    devices = " and ".join(there.devices)
+    hosts = f"{units.count(there.hosts)} host{'' if there.hosts == 1 else 's'}"
+    if there.devices == (SIMULATED,):
+        return f"{units.count(there.accelerators)} simulated accelerators on {hosts}"
     if there.are_accelerators:
         first = f"{units.count(there.accelerators)} × {devices} on {hosts}"
     else:
@@ -69,9 +74,10 @@ def start_network(report: Report) -> str:
 def release(report: Report) -> str:
     """`aiperf 0.2.0 · journal schema 4 · report.json version 1`."""
     version = report.run.versions.get(RELEASE)
+    unknown = "none named: it holds nothing of the host" if report.run.is_simulated else "release of AIPerf not known"
     return " · ".join(
         (
-            "release of AIPerf not known" if version is None else f"aiperf {version}",
+            unknown if version is None else f"aiperf {version}",
             f"journal schema {report.run.journal_schema}",
             f"report.json version {report.version}",
         )

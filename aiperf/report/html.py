@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from aiperf import units
 from aiperf.report import changes, head, system, tables, words
-from aiperf.report.document import document, note, section, table, text
+from aiperf.report.document import HINT, document, note, section, table, text
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, inline
 from aiperf.report.loads import loads
@@ -79,6 +79,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
             "<footer><p>Computed from the run’s journal alone; every figure is in report.json. "
             "How to read it: docs/report.md.</p></footer>",
         ],
+        kind="simulated-run" if report.run.is_simulated else "",
     )
 
 
@@ -103,7 +104,7 @@ def _header(report: Report) -> str:
     return "\n".join(
         [
             "<header>",
-            '<p class="kind">AIPerf · run report</p>',
+            f'<p class="kind">AIPerf · run report{" · simulated" if run.is_simulated else ""}</p>',
             f"<h1>{text(run.name)}</h1>",
             f'<dl class="about">{about}</dl>',
             '<div class="figures">',
@@ -140,7 +141,11 @@ def _standing(report: Report) -> str:
     heading, rules = words.broken_rules(report)
     told = f"<p>{text(rest[:1].upper() + rest[1:])}</p>" if rest else ""
     told += f"<h3>{text(heading)}</h3>" if heading else ""
-    return note(kind, title, told, "".join(f"<li>{text(rule)}</li>" for rule in rules))
+    listed = "".join(f"<li>{text(rule)}</li>" for rule in rules)
+    unfolds = "which these are, and what would fix each"
+    return note(
+        kind, title, told + (f"<details><summary>{unfolds}</summary><ul>{listed}</ul></details>" if rules else ""), ""
+    )
 
 
 def _warnings(report: Report) -> str:
@@ -164,7 +169,7 @@ def _figure(picture: Picture) -> str:
         return f'<p class="empty">{text(picture.empty)}</p>'
     drawing = inline(picture.svg, picture.name, text(picture.described))
     return (
-        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{text(picture.title)}">'
+        f'<figure>{HINT}<div class="scroll" tabindex="0" role="region" aria-label="{text(picture.title)}">'
         f"{drawing}</div><figcaption>{text(picture.caption)}</figcaption></figure>"
     )
 

@@ -26,3 +26,10 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
   });
 }
 addEventListener("beforeprint", () => document.querySelectorAll("details:not(.screen)").forEach((each) => { each.open = true; }));
+// A hint to swipe stands only over what is wider than its frame.
+const hints = () => document.querySelectorAll(".hint").forEach((hint) => {
+  const frame = hint.parentElement.querySelector(".scroll");
+  hint.hidden = frame.scrollWidth <= frame.clientWidth + 1;
+});
+hints();
+addEventListener("resize", hints);

@@ -1,4 +1,5 @@
-"""The report's colours: a colour-blind-safe palette (Okabe and Ito, 2008), each with its role, for light and for dark.
+"""The report's colours: a colour-blind-safe palette (after Okabe and Ito, 2008; darker where words or
+thin lines are in it), each with its role, for light and for dark.
 
 Figures are drawn in the light colours; inside the page every one of them becomes a CSS variable, so that the same figure
 follows the reader's light or dark screen, and prints on white.
@@ -22,18 +23,43 @@ INK = Colour("ink", "#1b1d21", "#e9ebee")
 MUTED = Colour("muted", "#5a6169", "#a4abb4")
 GRID = Colour("grid", "#e4e6e9", "#2c3138")
 LINE = Colour("line", "#c3c8ce", "#474e57")
+AXIS = Colour("axis", "#7f868e", "#6d7681")
 PAPER = Colour("paper", "#fefefe", "#181b1f")
 SHADE = Colour("shade", "#f0f1f3", "#22262b")
 BLUE = Colour("blue", "#0072b2", "#5eb3ec")
-BLUE_PALE = Colour("blue-pale", "#4f9fd0", "#2f7fb5")
+BLUE_PALE = Colour("blue-pale", "#468fc1", "#3587bf")
 SKY = Colour("sky", "#a9cfe8", "#3a637f")
-VERMILION = Colour("vermilion", "#d55e00", "#ff8c4d")
-GREEN = Colour("green", "#009e73", "#42cfa2")
-AMBER = Colour("amber", "#e69f00", "#f2b84b")
-PURPLE = Colour("purple", "#b0578d", "#dd93bd")
+VERMILION = Colour("vermilion", "#b84c00", "#ff8c4d")
+GREEN = Colour("green", "#007d5b", "#42cfa2")
+AMBER = Colour("amber", "#b87d00", "#f2b84b")
+PURPLE = Colour("purple", "#a84c84", "#dd93bd")
+PURPLE_PALE = Colour("purple-pale", "#c46a9b", "#b06a92")
+PURPLE_FAINT = Colour("purple-faint", "#e3c3d6", "#6b4159")
 IDLE = Colour("idle", "#f6dccb", "#4a2f22")
 
-COLOURS = (INK, MUTED, GRID, LINE, PAPER, SHADE, BLUE, BLUE_PALE, SKY, VERMILION, GREEN, AMBER, PURPLE, IDLE)
+COLOURS = (
+    INK, MUTED, GRID, LINE, AXIS, PAPER, SHADE, BLUE, BLUE_PALE, SKY, VERMILION, GREEN, AMBER,
+    PURPLE, PURPLE_PALE, PURPLE_FAINT, IDLE,
+)  # fmt: skip
+AS_TEXT = (INK, MUTED, BLUE, VERMILION, GREEN, PURPLE)
+"""Words are written in these: 4.5 to 1 against paper and shade, as WCAG 2.2 AA asks of text."""
+AS_LINES = (*AS_TEXT, AXIS, BLUE_PALE, AMBER, PURPLE_PALE)
+"""Axes and curves are drawn in these: 3 to 1 against paper, as it asks of graphics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accent:
+    """The colour of a run's own figures, in three strengths."""
+
+    strong: Colour
+    pale: Colour
+    faint: Colour
+    """For areas that words or an outline name."""
+
+
+def accent(*, is_simulated: bool) -> Accent:
+    """A simulated run has a colour of its own: no page of one looks like that of a run that took place."""
+    return Accent(PURPLE, PURPLE_PALE, PURPLE_FAINT) if is_simulated else Accent(BLUE, BLUE_PALE, SKY)
 
 
 def as_css(dark: bool) -> str:

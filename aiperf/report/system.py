@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aiperf import units
+from aiperf.report import words
 from aiperf.report.facts import Report
 from aiperf.report.tables import Cell, Column, Table
-from aiperf.system.description.differences import MOST_NAMED, flattened, in_words
+from aiperf.system.description.differences import MOST_NAMED, in_words
 from aiperf.system.description.of_run import Kind, SystemDescription
 from aiperf.system.telemetry import RunWarning
 
@@ -40,7 +41,13 @@ def tables(report: Report) -> Iterator[Table]:
 
 def _differences(system: SystemDescription) -> Table:
     rows = tuple(
-        (Cell(each.part), Cell(each.usual), Cell(value), Cell(units.count(len(nodes)), len(nodes)), Cell(_named(nodes)))
+        (
+            Cell(words.part(each.part)),
+            Cell(each.usual),
+            Cell(value),
+            Cell(units.count(len(nodes)), len(nodes)),
+            Cell(_named(nodes)),
+        )
         for each in system.differences
         for value, nodes in each.others
     )
@@ -51,7 +58,7 @@ def _differences(system: SystemDescription) -> Table:
 
 def _form(system: SystemDescription) -> Table:
     rows = tuple(
-        (Cell(name), Cell("not filled in" if value is None else str(value)))
+        (Cell(words.part(name)), Cell("not filled in" if value is None else str(value)))
         for name, value in system.form.items()
         if name != "file"
     )
@@ -59,7 +66,7 @@ def _form(system: SystemDescription) -> Table:
 
 
 def _kind(kind: Kind, index: int, system: SystemDescription) -> Table:
-    rows = tuple((Cell(part), Cell(value)) for part, value in flattened(kind.description))
+    rows = tuple((Cell(words.part(part)), Cell(value)) for part, value in words.flattened(kind.description))
     caption = f"{units.count(len(kind.nodes))} of {units.count(system.nodes)} nodes: {_named(kind.nodes)}"
     left_out = len(system.kinds) - MOST_KINDS
     footnote = f"As read on the node; SHA-256 {kind.hash[:12]}…"

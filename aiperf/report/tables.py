@@ -125,8 +125,10 @@ def _peak(report: Report) -> str:
 
 def _parts(report: Report) -> str:
     found = report.instantaneous
-    length = "" if found is None else f" of {units.duration(found.part_seconds)}"
-    return f"median over parts{length} of the window: work in the part ÷ its length"
+    if found is None:
+        return "work in a part of the window ÷ the part's length"
+    between = units.interval(found.low, found.high, "FLOPS")
+    return f"median over parts of {units.duration(found.part_seconds)} of the window; nine of ten parts lie within {between}"
 
 
 def _per_image(report: Report) -> list[tuple[str, str, str]]:
@@ -324,7 +326,12 @@ def systems(report: Report) -> tuple[Table, ...]:
                 ("device", system.device),
                 ("memory of a device", units.size(system.device_memory_bytes)),
                 ("gradients exchanged by", system.collective),
-                *words.flattened({name: value for name, value in system.machine.items() if name != "versions"}),
+                *(
+                    (words.part(name), value)
+                    for name, value in words.flattened(
+                        {name: value for name, value in system.machine.items() if name != "versions"}
+                    )
+                ),
             ],
             ("part", "value"),
         )
@@ -514,7 +521,11 @@ def _images(dataset: dict[str, object]) -> str:
 
 def configuration(report: Report) -> Table:
     """The whole configuration as it was composed."""
-    return _pairs("configuration", "Configuration", words.flattened(report.run.config), ("option", "value"))
+    rows = tuple(
+        (Cell(name, kind="option"), Cell(words.option(name, value)))
+        for name, value in words.flattened(report.run.config)
+    )
+    return Table("configuration", "Configuration", (Column("option"), Column("value")), rows)
 
 
 def versions(report: Report) -> Table:

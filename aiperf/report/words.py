@@ -100,11 +100,11 @@ def outcome(told: str) -> str:
 
 
 def instantaneous(report: Report) -> str:
-    """`31.0 GFLOPS (5 % below 12.1, 5 % above 40.2 GFLOPS)` of the parts of the window, or that there is none."""
+    """The median of the parts of the window, or that there is none."""
     found = report.instantaneous
     if found is None:
         return "no valid window"
-    return f"{units.flops_per_second(found.median)}, 90 % within {units.interval(found.low, found.high, 'FLOPS')}"
+    return units.flops_per_second(found.median)
 
 
 def ranks(report: Report) -> int:
@@ -295,7 +295,7 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
                 parts = {part: told for part, told in each.items() if part != "name"}
                 rows += flattened(parts, f"{prefix}{name}.{each['name']}.")
         else:
-            rows.append((f"{prefix}{name}", _plain(name, value)))
+            rows.append((f"{prefix}{name}", _plain(f"{prefix}{name}", value)))
     return rows
 
 
@@ -311,7 +311,32 @@ UNKNOWN = frozenset({"bits_per_second", "state", "file_system", "source", "size_
 """What a thing of the machine always has: where there is no word of it, it is not known."""
 
 
-def _plain(name: str, value: Any) -> str:
+UNITS = ("_bits_per_second", "_bytes", "_seconds", "_flops", "_celsius", "_watts", "_mhz", "_unix")
+"""How names end that say a unit: where the figure stands with its unit the name need not."""
+
+
+def part(name: str) -> str:
+    """A dotted name of a description as words: `storage.run.size_bytes` is `storage · run · size`."""
+    parts = []
+    for each in name.split("."):
+        unit = next((unit for unit in UNITS if each.endswith(unit)), "")
+        parts.append(each.removesuffix(unit).replace("_", " "))
+    return " · ".join(parts)
+
+
+def option(name: str, value: str) -> str:
+    """An option's value as it is given; a long time in hours and minutes beside it."""
+    if not name.endswith("_seconds"):
+        return value
+    try:
+        seconds = float(value)
+    except ValueError:
+        return value
+    return f"{value} ({units.duration(seconds)})" if seconds >= 60 else f"{value} s"
+
+
+def _plain(path: str, value: Any) -> str:
+    name = path.rpartition(".")[2]
     match value:
         case None:
             return "unknown" if name in UNKNOWN else "none"
@@ -319,6 +344,8 @@ def _plain(name: str, value: Any) -> str:
             return "yes" if value else "no"
         case int() | float() if name.endswith("_bytes"):
             return units.size(value)
+        case int() | float() if "matmul_flops" in path:
+            return units.flops_per_second(value)
         case int() | float() if name.endswith("bits_per_second"):
             return units.si(value, "bit/s")
         case float():

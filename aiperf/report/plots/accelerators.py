@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from aiperf.report import words
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
-from aiperf.report.palette import BLUE, INK, VERMILION
+from aiperf.report.palette import INK, VERMILION, accent
 from aiperf.units import count
 
 
@@ -20,16 +20,18 @@ def accelerators_over_time(report: Report) -> Picture:
     warmup, end = report.run.warmup_seconds, report.run.end
     planned = "planned" if there.is_declared else "the most at once"
 
+    own = accent(is_simulated=report.run.is_simulated).strong
+
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         divisor = on_time_axis(axes, end)
         at = [moment / divisor for moment, _ in there.steps]
         counts = [accelerators for _, accelerators in there.steps]
-        axes.step(at, counts, where="post", color=BLUE.light)
-        axes.fill_between(at, counts, step="post", color=BLUE.light, alpha=0.15, linewidth=0)
+        axes.step(at, counts, where="post", color=own.light)
+        axes.fill_between(at, counts, step="post", color=own.light, alpha=0.15, linewidth=0)
         axes.axhline(there.planned, color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)))
         handles = [
-            Line2D([], [], color=BLUE.light, label="there"),
+            Line2D([], [], color=own.light, label="there"),
             Line2D([], [], color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)), label=planned),
         ]
         if 0 < warmup < end:

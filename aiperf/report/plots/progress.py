@@ -14,7 +14,7 @@ from matplotlib.ticker import NullFormatter
 from aiperf.ranking.division import largest_error
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
-from aiperf.report.palette import BLUE, BLUE_PALE, LINE, MUTED, SHADE, SKY, VERMILION
+from aiperf.report.palette import LINE, MUTED, SHADE, VERMILION, accent
 from aiperf.report.words import error_of, interval_meaning, measured
 from aiperf.units import count, duration, flops_per_second, scale, share
 
@@ -46,6 +46,7 @@ def score_over_time(report: Report) -> Picture:
     if not report.curve:
         return Picture(name, title, "", "", None, None, "No work has been reported yet.")
     run, score, curve = report.run, report.score, report.curve
+    own = accent(is_simulated=run.is_simulated)
     at = np.array([point.at for point in curve])
     instantaneous = np.array([point.instantaneous_flops_per_second for point in curve])
     cumulative = np.array([point.cumulative_flops_per_second for point in curve])
@@ -63,27 +64,27 @@ def score_over_time(report: Report) -> Picture:
         upper.set_title("Score")
         upper.set_ylabel(unit_name)
         shade_warmup(upper, run.warmup_seconds, run.end, divisor)
-        upper.step(at / divisor, instantaneous / unit, where="pre", color=SKY.light, linewidth=1.1, zorder=1.5)
+        upper.step(at / divisor, instantaneous / unit, where="pre", color=own.pale.light, linewidth=1.1, zorder=1.5)
         upper.plot(at / divisor, cumulative / unit, color=MUTED.light, linewidth=1.3, linestyle=(0, (4, 2)))
         handles: list[Line2D | Patch] = [
-            Line2D([], [], color=SKY.light, label="instantaneous"),
+            Line2D([], [], color=own.pale.light, label="instantaneous"),
             Line2D([], [], color=MUTED.light, linestyle=(0, (4, 2)), label="cumulative from zero"),
         ]
         if in_window:
-            upper.plot(*_curve(in_window, divisor, unit), color=BLUE.light, linewidth=2.2, zorder=3)
-            handles.append(Line2D([], [], color=BLUE.light, label="score: in the window so far"))
+            upper.plot(*_curve(in_window, divisor, unit), color=own.strong.light, linewidth=2.2, zorder=3)
+            handles.append(Line2D([], [], color=own.strong.light, label="score: in the window so far"))
         if score.flops_per_second_interval is not None:
             low, high = score.flops_per_second_interval
             upper.fill_between(
                 [run.warmup_seconds / divisor, run.end / divisor],
                 low / unit,
                 high / unit,
-                color=BLUE.light,
+                color=own.strong.light,
                 alpha=0.18,
                 linewidth=0,
                 zorder=2,
             )
-            handles.append(Patch(color=BLUE.light, alpha=0.18, label="95 % interval at the end"))
+            handles.append(Patch(color=own.strong.light, alpha=0.18, label="95 % interval at the end"))
         upper.set_ylim(0, (1.08 * ceiling / unit) or 1)
         legend_above(upper, handles)
         lower.set_title("Regulated score: −ln(error) × score")
@@ -156,12 +157,13 @@ def error_over_time(report: Report) -> Picture:
 def _errors(figure: Figure, report: Report) -> None:
     axes = figure.subplots()
     run, points = report.run, report.errors
+    own = accent(is_simulated=run.is_simulated)
     best = points[-1].best
     divisor = on_time_axis(axes, run.end)
     axes.set_yscale("log")
     shade_warmup(axes, run.warmup_seconds, run.end, divisor, label="bottom")
     at = [point.at / divisor for point in points]
-    axes.plot(at, [point.error for point in points], ".", color=BLUE_PALE.light, markersize=3.5, alpha=0.45, zorder=2)
+    axes.plot(at, [point.error for point in points], ".", color=own.pale.light, markersize=3.5, alpha=0.45, zorder=2)
     axes.step(
         [*at, run.end / divisor],
         [*(point.best for point in points), best],
@@ -209,7 +211,7 @@ def _errors(figure: Figure, report: Report) -> None:
     legend_above(
         axes,
         [
-            Line2D([], [], color=BLUE_PALE.light, marker=".", linestyle="", label="one epoch"),
+            Line2D([], [], color=own.pale.light, marker=".", linestyle="", label="one epoch"),
             Line2D([], [], color=VERMILION.light, label="best so far"),
         ],
     )

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from aiperf.accounting.losses import Waterfall
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, drawn, legend_above
-from aiperf.report.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, SKY, VERMILION
+from aiperf.report.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, VERMILION, Accent, accent
 from aiperf.report.words import energy_by_activity, largest_losses, waterfall_top
 from aiperf.units import count, duration, flops_per_second, scale, share
 
@@ -33,6 +33,7 @@ def waterfall(report: Report) -> Picture:
     shown = [loss for loss in fallen.losses if loss.flops_per_second != 0]
     none = [loss.name for loss in fallen.losses if loss.flops_per_second == 0]
 
+    own = accent(is_simulated=report.run.is_simulated)
     height = 1.15 + ROW_INCHES * (len(shown) + 2)
 
     def draw(figure: Figure) -> None:
@@ -42,7 +43,7 @@ def waterfall(report: Report) -> Picture:
         else:
             axes = figure.subplots()
         unit, unit_name = scale(fallen.top_flops_per_second, "FLOPS")
-        rows = [("what could be", 0.0, fallen.top_flops_per_second, SKY.light)]
+        rows = [("what could be", 0.0, fallen.top_flops_per_second, own.faint.light)]
         rows += [
             (
                 loss.name,
@@ -52,7 +53,7 @@ def waterfall(report: Report) -> Picture:
             )
             for loss in shown
         ]
-        rows.append(("score", 0.0, fallen.score_flops_per_second, BLUE.light))
+        rows.append(("score", 0.0, fallen.score_flops_per_second, own.strong.light))
         for row, (_, left, width, colour) in enumerate(rows):
             # A part that is there is seen: at least a hair's breadth is drawn.
             axes.barh(
@@ -75,7 +76,7 @@ def waterfall(report: Report) -> Picture:
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(unit_name)
         _columns(axes, fallen, len(rows))
-        legend_above(axes, _legend(fallen))
+        legend_above(axes, _legend(fallen, own))
 
     svg, png = drawn(draw, name, height + (ENERGY_INCHES if fallen.energy else 0.0))
     caption = (
@@ -154,13 +155,14 @@ def _columns(axes: Axes, fallen: Waterfall, rows: int) -> None:
             )
 
 
-def _legend(fallen: Waterfall) -> list[Line2D | Patch]:
+def _legend(fallen: Waterfall, own: Accent) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
         Patch(
-            color=SKY.light, label=f"{count(fallen.accelerators)} × {flops_per_second(fallen.flops_per_accelerator)}"
+            color=own.faint.light,
+            label=f"{count(fallen.accelerators)} × {flops_per_second(fallen.flops_per_accelerator)}",
         ),
         Patch(color=VERMILION.light, label="lost"),
     ]
     if any(loss.flops_per_second < 0 for loss in fallen.losses):
         handles.append(Patch(color=GREEN.light, label="gained"))
-    return [*handles, Patch(color=BLUE.light, label="score")]
+    return [*handles, Patch(color=own.strong.light, label="score")]

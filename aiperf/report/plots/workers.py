@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from aiperf.plain import plain
 from aiperf.report.facts import Gantt, Report
 from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
-from aiperf.report.palette import AMBER, BLUE, BLUE_PALE, GREEN, IDLE, INK, SHADE, VERMILION
+from aiperf.report.palette import AMBER, GREEN, IDLE, INK, SHADE, VERMILION, Accent, accent
 from aiperf.units import NOT_MEASURED, count, duration, share
 
 MOST_BARS_AS_VECTORS = 4000
@@ -27,14 +27,15 @@ def workers_over_time(report: Report) -> Picture:
     rows = len(chart.workers)
     bars_height = 0.95 + max(0.42, min(0.34, 6.4 / rows) * rows)
     grid_height = 3.4 if chart.grid else 0.0
+    own = accent(is_simulated=report.run.is_simulated)
 
     def draw(figure: Figure) -> None:
         if chart.grid:
             upper, axes = figure.subplots(2, 1, height_ratios=[grid_height, bars_height])
-            _grid(figure, upper, chart)
+            _grid(figure, upper, chart, own)
         else:
             axes = figure.subplots()
-        _bars(axes, chart, report.run.warmup_seconds)
+        _bars(axes, chart, report.run.warmup_seconds, own)
 
     svg, png = drawn(draw, name, bars_height + grid_height)
     rule = f"Pauses shorter than {duration(chart.merged_gap_seconds)} are not drawn."
@@ -50,7 +51,7 @@ def workers_over_time(report: Report) -> Picture:
     return Picture(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png)
 
 
-def _bars(axes: Axes, chart: Gantt, warmup: float) -> None:
+def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
     divisor = on_time_axis(axes, chart.end)
     rows = len(chart.workers)
     as_pixels = len(chart.bars) > MOST_BARS_AS_VECTORS
@@ -59,8 +60,8 @@ def _bars(axes: Axes, chart: Gantt, warmup: float) -> None:
             [(joined / divisor, (left - joined) / divisor)], (row - 0.36, 0.72), color=IDLE.light, linewidth=0, zorder=1
         )
     colours = {
-        ("train", False): BLUE.light,
-        ("train", True): BLUE_PALE.light,
+        ("train", False): own.strong.light,
+        ("train", True): own.pale.light,
         "validate": GREEN.light,
         "prepare": AMBER.light,
     }
@@ -92,7 +93,7 @@ def _bars(axes: Axes, chart: Gantt, warmup: float) -> None:
     legend_above(
         axes,
         [
-            Patch(color=BLUE.light, label="training"),
+            Patch(color=own.strong.light, label="training"),
             Patch(color=GREEN.light, label="validation"),
             Patch(color=AMBER.light, label="preparing"),
             Patch(color=IDLE.light, label="idle"),
@@ -105,11 +106,11 @@ def _bars(axes: Axes, chart: Gantt, warmup: float) -> None:
     )
 
 
-def _grid(figure: Figure, axes: Axes, chart: Gantt) -> None:
+def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
     divisor = on_time_axis(axes, chart.end)
     axes.set_xlabel("")
     cells = np.array([[np.nan if cell is None else cell for cell in row] for row in chart.grid])
-    shades = LinearSegmentedColormap.from_list("busy", [VERMILION.light, "#f6dccc", "#9cc8e4", BLUE.light])
+    shades = LinearSegmentedColormap.from_list("busy", [VERMILION.light, "#f6dccc", own.faint.light, own.strong.light])
     rows = len(chart.grid)
     picture = axes.imshow(
         cells,

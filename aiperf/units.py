@@ -70,6 +70,22 @@ def share(value: float, decimals: int = 1) -> str:
     return f"{sign}{percent:.{decimals}f} %"
 
 
+def change(value: float) -> str:
+    """How much more, as a part of one, or less: `+1.20 %`, `−0.03 %`."""
+    return "0.00 %" if value == 0 else f"{100 * value:+.2f} %".replace("-", "−")
+
+
+def change_interval(low: float, high: float) -> str:
+    """Both ends of such a one: `−0.10 to +2.31 %`."""
+    return f"{100 * low:+.2f} to {100 * high:+.2f} %".replace("-", "−")
+
+
+def signed(value: float, unit: str) -> str:
+    """A difference of quantities: `+1.23 TFLOPS`, `−4.00 GFLOPS`."""
+    sign = "−" if value < 0 else "+" if value > 0 else ""
+    return f"{sign}{si(abs(value), unit)}"
+
+
 def noise(value: float) -> str:
     """Noise added to real images, in words that stand beside the data set: `with added noise of 30 % of the pixel range`."""
     return f"with added noise of {100 * value:.3g} % of the pixel range"

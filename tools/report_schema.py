@@ -17,6 +17,8 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from aiperf.comparison.compare import Comparison
+from aiperf.comparison.followed import Followed
 from aiperf.report.facts import SCHEMA, VERSION, Report
 
 PROJECT = Path(__file__).parent.parent
@@ -28,11 +30,20 @@ HEAD = "# VERSION Part.field: type. Written by `python -m tools.report_schema`, 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of report.json."""
-    types = (Report,)
+    types = (Report, Comparison, Followed)
     _, parts = msgspec.json.schema_components(types, ref_template=REF)
     for name, owner in _dataclasses(types).items():
         _tell(parts[name], owner)
     report = parts.pop("Report")
+    for name, part, why in (
+        (
+            "against",
+            "Comparison",
+            "What `report RUN --against RUN2` found: RUN2 is the first side, this run the second.",
+        ),
+        ("followed", "Followed", "A following run beside the one that it follows."),
+    ):
+        report["properties"][name] = {"$ref": REF.format(name=part), "description": why}
     report["properties"]["schema"] = {"const": SCHEMA, "description": "The name of this form."}
     report["properties"]["version"] = {"const": VERSION, "description": "Of this form."}
     report["required"] = sorted({*report["required"], "schema", "version"})

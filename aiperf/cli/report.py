@@ -10,7 +10,12 @@ DESCRIPTION = (
     "Writes a run's report beside its journal, or in a folder of its own (--out): report.html, report.json, plots\n"
     "as PNG and SVG. The run's folder is only read then, and may be a read-only archive."
 )
-EXAMPLES = ("runs/20261121-120000-digits", "20261121-120000-digits", "/archive/20261121-120000-digits --out report")
+EXAMPLES = (
+    "runs/20261121-120000-digits",
+    "20261121-120000-digits",
+    "/archive/20261121-120000-digits --out report",
+    "runs/after --against runs/before",
+)
 OPTIONS = ""
 
 
@@ -19,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--out", metavar="DIR", type=given_path, help="write there; the folder is made (default: the run's own folder)"
+    )
+    parser.add_argument(
+        "--against", metavar="RUN", help="a second run: what the difference of the two scores is made of, as a section"
     )
 
 
@@ -31,6 +39,10 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.report.write import report_of, write
 
     report = report_of(folder)
-    for line in closing_lines(report, write(report, arguments.out or folder, folder).page):
+    from aiperf.comparison.sections import against, following
+
+    beside = [following(report, folder), None if arguments.against is None else against(report, arguments.against)]
+    shown = [each for each in beside if each is not None]
+    for line in closing_lines(report, write(report, arguments.out or folder, folder, shown).page):
         print(line)
     return 0

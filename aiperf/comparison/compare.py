@@ -14,7 +14,7 @@ from aiperf.report.facts import Report
 from aiperf.statistics.difference import Verdict, verdict
 from aiperf.statistics.estimate import mean
 from aiperf.statistics.pairs import Pairs, pairs
-from aiperf.statistics.shares import Difference, SharesOfSpread, difference, shares_of_spread
+from aiperf.statistics.shares import ScoreDifference, SharesOfSpread, difference, shares_of_spread
 from aiperf.statistics.spread import more_runs
 
 VERSION = 1
@@ -56,7 +56,7 @@ class Comparison:
     """Between the first runs of both."""
     warnings: tuple[str, ...]
     figures: tuple[Compared, ...]
-    made_of: Difference | None
+    made_of: ScoreDifference | None
     """What the difference of the scores is made of."""
     pairs: Pairs | None
     """The same trials of both; None: there are none, or a side has several runs."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiperf.comparison.work import work_of
-from aiperf.errors import JournalDamaged, NoSuchRun
-from aiperf.journal.journal import read
+from aiperf.errors import AiperfError
+from aiperf.journal.journal import NAME, read
 from aiperf.report.facts import Report, TrialFacts
 from aiperf.report.write import report_of
 from aiperf.statistics.pairs import EQUAL_WORK, Pairs, pairs
@@ -44,27 +44,24 @@ class Followed:
     """Over those that did equal work; the first side is the followed run. None: there are none."""
 
 
-def followed(report: Report, folder: Path | None = None) -> Followed | None:
-    """Of a following run, and of the followed one in that folder, or where it lay when the run began; None: it follows none."""
+def followed(report: Report, folder: Path) -> Followed | None:
+    """Of a following run and the followed one, which is looked for where it lay when the run began, and beside the run's own
+    folder; None: it follows none."""
     follows = report.run.follows
     if follows is None:
         return None
-    folder = Path(follows.path) if folder is None else folder
-
-    def none(why: str) -> Followed:
-        return Followed(follows.run, why, None, (), None)
-
+    places = [Path(follows.path), folder.absolute().parent / Path(follows.path).name]
+    place = next((each for each in places if (each / NAME).is_file()), None)
+    if place is None:
+        return _without(follows.run, f"its journal is neither at '{places[0]}' nor beside this run")
     try:
-        events = read(folder)
-        there = report_of(folder)
-        last_hash = _hash_at(folder, follows.lines)
-    except NoSuchRun:
-        return none(f"there is no journal of it at '{folder}'")
-    except (JournalDamaged, OSError) as error:
-        return none(f"its journal at '{folder}' cannot be read: {error}")
-    del events
-    if last_hash != follows.last_hash:
-        return none(f"the journal at '{folder}' is not the one that was followed: line {follows.lines} has another hash")
+        if _hash_at(place, follows.lines) != follows.last_hash:
+            return _without(
+                follows.run, f"the journal at '{place}' is another: it has no line {follows.lines} of that hash"
+            )
+        there = report_of(place)
+    except (AiperfError, OSError) as error:
+        return _without(follows.run, f"its journal at '{place}' cannot be read ({error})")
     return Followed(
         run=there.run.name,
         why_not=None,
@@ -72,6 +69,21 @@ def followed(report: Report, folder: Path | None = None) -> Followed | None:
         trials=trial_pairs(report, there),
         pairs=pairs(work_of(there), work_of(report)),
     )
+
+
+def _without(run: str, why: str) -> Followed:
+    return Followed(run, why, None, (), None)
+
+
+def _hash_at(folder: Path, lines: int) -> str | None:
+    """Of a journal's so many first lines, which are checked; None: it has fewer. Raises JournalDamaged: one is damaged."""
+    with (folder / NAME).open("rb") as file:
+        if sum(1 for _ in file) < lines:
+            return None
+    reader = read(folder, lines)
+    for _ in reader:
+        pass
+    return reader.reading.chain.decode()
 
 
 def trial_pairs(report: Report, there: Report) -> tuple[TrialPair, ...]:

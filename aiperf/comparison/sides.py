@@ -55,7 +55,15 @@ def side(words: Sequence[str], read: Callable[[Path], Report] = report_of) -> Si
         NoSuchRun: there is none.
         CannotCompare: one has no score, or they are not repeats of one configuration on one system.
     """
-    runs = tuple(read(folder) for folder in folders(words))
+    return _held(tuple(read(folder) for folder in folders(words)))
+
+
+def side_of(report: Report) -> Side:
+    """A run that was read already. Raises CannotCompare: it has no score."""
+    return _held((report,))
+
+
+def _held(runs: tuple[Report, ...]) -> Side:
     for run in runs:
         if run.run.end_reason is None or not run.score.valid:
             why = "it has not ended" if run.run.end_reason is None else "it has no valid score"

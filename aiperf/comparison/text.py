@@ -12,7 +12,7 @@ from aiperf.comparison.sameness import Differing
 from aiperf.plain import plain
 from aiperf.statistics.difference import Change
 from aiperf.statistics.pairs import Pairs
-from aiperf.statistics.shares import Difference, SharesOfSpread
+from aiperf.statistics.shares import ScoreDifference, SharesOfSpread
 
 WIDTH = 80
 MOST_LOSSES = 5
@@ -53,7 +53,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
         yield _columns(("losses, of the top", 20), ("A", -15), ("B", -15), ("B − A", -12))
         for loss in shown:
             before, after = units.share(loss.first, 2), units.share(loss.second, 2)
-            step = _signed(loss.second - loss.first)
+            step = units.change(loss.second - loss.first)
             yield _columns((f"  {loss.name}", 20), (before, -15), (after, -15), (step, -12))
     yield ""
     for warning in found.warnings:
@@ -109,26 +109,21 @@ def _figure(each: Compared) -> Iterator[str]:
 def _change(each: Compared) -> str:
     if each.change is None:
         return ""
-    return f"{_signed(each.change.relative)} {_range(each.change)}"
+    return f"{units.change(each.change.relative)} {_range(each.change)}"
 
 
 def _range(found: Change) -> str:
     if found.interval is None:
         return "(not tested)"
     low, high = found.interval
-    return f"({_minus(f'{100 * low:+.2f}')} to {_signed(high)}){'*' if found.is_real else ' '}"
-
-
-def _signed(share: float) -> str:
-    """`+1.20 %`, `−0.03 %`."""
-    return _minus(f"{100 * share:+.2f} %")
+    return f"({units.change_interval(low, high)}){'*' if found.is_real else ' '}"
 
 
 def _minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-def _made_of(found: Difference) -> Iterator[str]:
+def _made_of(found: ScoreDifference) -> Iterator[str]:
     divisor, unit = units.scale(max(abs(part.flops_per_second) for part in found.parts), "FLOPS")
 
     def amount(value: float) -> str:
@@ -137,9 +132,9 @@ def _made_of(found: Difference) -> Iterator[str]:
     yield _columns(("B − A is made of", 20), (amount(found.flops_per_second), -18), ("ln(B÷A)", -12), ("± 95 %", -10))
     for part in found.parts:
         error = "" if part.error is None else f"{100 * part.error:.2f} %"
-        name, logarithm = f"  {part.name}", _signed(part.log_ratio)
+        name, logarithm = f"  {part.name}", units.change(part.log_ratio)
         yield _columns((name, 20), (amount(part.flops_per_second), -18), (logarithm, -12), (error, -10))
-    yield _columns(("  sum", 20), ("", -18), (_signed(found.log_ratio), -12))
+    yield _columns(("  sum", 20), ("", -18), (units.change(found.log_ratio), -12))
     yield from _how(found)
 
 
@@ -147,14 +142,14 @@ def _pairs(found: Pairs) -> Iterator[str]:
     between = ""
     if found.interval is not None:
         low, high = found.interval
-        between = f" (95 %: {_minus(f'{100 * low:+.2f}')} to {_signed(high)})"
+        between = f" (95 %: {units.change_interval(low, high)})"
     left_out = f"; {found.left_out} more did unlike much in their windows" if found.left_out else ""
     trials = f"{found.pairs} trial{'' if found.pairs == 1 else 's'}"
-    said = f"{trials} of the same network, batch and work; speed of B against A {_signed(found.relative)}"
+    said = f"{trials} of the same network, batch and work; speed of B against A {units.change(found.relative)}"
     yield from _wrapped("pair by pair: ", said + between + left_out)
 
 
-def _how(found: Difference | SharesOfSpread) -> Iterator[str]:
+def _how(found: ScoreDifference | SharesOfSpread) -> Iterator[str]:
     cells = f"{found.shared_cells} networks at a batch that several runs trained ({units.share(found.shared_part)} of the time)"
     told = f"from {cells}" if found.is_direct else f"from what steps of unlike networks hold; there are {cells}"
     yield from _wrapped("  ", f"machine: told {told}")

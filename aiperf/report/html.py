@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from aiperf import units
 from aiperf.report import changes, head, system, tables, words
+from aiperf.report.beside import Beside
 from aiperf.report.document import HINT, document, note, section, table, text
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, inline
@@ -34,13 +35,14 @@ SECTIONS = (
 )
 
 
-def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> str:
-    """The whole file. `pictures` are named as in SECTIONS; `architecture` is the best one, drawn."""
+def page(report: Report, pictures: Sequence[Picture], architecture: Picture, beside: Sequence[Beside] = ()) -> str:
+    """The whole file. `pictures` are named as in SECTIONS; `architecture` is the best one, drawn; `beside`: of other runs."""
     by_name = {picture.name: picture for picture in pictures}
     telemetry = tables.telemetry(report)
     sections = [
         section("score", "Score over time", [_figure(by_name["score"]), table(tables.result(report))]),
         section("error", "Error over time", [_figure(by_name["error"])]),
+        *(section(each.name, each.title, each.parts) for each in beside),
         section("losses", "From the peak to the score", [_figure(by_name["losses"]), *_losses(report)]),
         section("time", "Where the time went", [_time(report)]),
         section("workers", "Workers over time", [_figure(by_name["workers"])]),
@@ -72,7 +74,7 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture) -> 
         [
             '<a class="skip" href="#main">To the figures</a>',
             _header(report),
-            _navigation(),
+            _navigation(beside),
             '<main id="main">',
             *sections,
             "</main>",
@@ -159,8 +161,11 @@ def _warnings(report: Report) -> str:
     return note("critical" if criticals else "warned", "Warnings beside these figures", "", listed)
 
 
-def _navigation() -> str:
-    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in SECTIONS)
+def _navigation(beside: Sequence[Beside]) -> str:
+    of_others = [(each.name, each.title) for each in beside]
+    links = "".join(
+        f'<li><a href="#{name}">{title}</a></li>' for name, title in (*SECTIONS[:2], *of_others, *SECTIONS[2:])
+    )
     return f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
 
 

@@ -87,7 +87,7 @@ def result(report: Report) -> Table:
         (words.score_title(report.run), words.score(report), "work in the valid window ÷ its length"),
         ("95 % interval", interval, words.interval_meaning(report)),
         ("instantaneous score", words.instantaneous(report), _parts(report)),
-        ("settled", words.settled(report), words.SETTLED),
+        ("settled", words.settled(report), words.settled_meaning(report)),
         ("cumulative score", units.flops_per_second(score.cumulative_flops_per_second), "from the run's beginning"),
         ("error", words.error(report), f"1 − best {words.measured(report.run)} top-1 accuracy on the validation images"),
         ("regulated score", words.regulated(report), "−ln(error) × score"),

@@ -44,16 +44,25 @@ def score_interval(report: Report) -> str:
     return f"95 %: {units.interval(*between, 'FLOPS')} by how evenly this run went"
 
 
-SETTLED = "when the running score came to stay so near to where it ended, and what part of the window had passed"
-
-
 def settled(report: Report) -> str:
-    """`5 %: 1 h 10 min (2 %); 1 %: …`, or that there was no window."""
-    told = [
+    """`1 %: 1 h 10 min (21 %)`, of the narrowest share; or that there was no window."""
+    told = _settled(report)
+    return told[-1] if told else "no valid window"
+
+
+def settled_meaning(report: Report) -> str:
+    """What that is, and the wider shares."""
+    wider = "; ".join(_settled(report)[:-1])
+    meaning = "when the running score came to stay so near to where it ended, and what part of the window had passed"
+    return f"{meaning}; {wider}" if wider else meaning
+
+
+def _settled(report: Report) -> list[str]:
+    """Of each share, the widest first."""
+    return [
         f"{units.share(each.share, 0)}: {units.duration(each.at)} ({units.share(each.part_of_window, 0)})"
         for each in report.settled
     ]
-    return "; ".join(told) or "no valid window"
 
 
 def interval_meaning(report: Report) -> str:

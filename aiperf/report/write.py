@@ -5,13 +5,14 @@ matplotlib is loaded where something is drawn, and not before: most readers of a
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from aiperf.errors import ReportNotWritten
 from aiperf.files import shown
 from aiperf.journal.journal import read
 from aiperf.report.architecture import graph_of
+from aiperf.report.beside import Beside
 from aiperf.report.facts import Report
 from aiperf.report.gather import Spans, gather
 from aiperf.system import telemetry
@@ -77,15 +79,15 @@ def _no_cycles_sought() -> Iterator[None]:
             gc.enable()
 
 
-def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
+def write(report: Report, folder: Path, run: Path | None = None, beside: Sequence[Beside] = ()) -> Paths:
     """Writes a Report into a folder; the same Report gives the same bytes. An earlier one is replaced, file by file.
 
-    `run`: the folder of the run, where the report is to lie elsewhere.
+    `run`: the folder of the run, where the report is to lie elsewhere. `beside`: sections on other runs.
 
     Raises ReportNotWritten: the folder cannot be written.
     """
     try:
-        return _written(report, folder)
+        return _written(report, folder, beside)
     except OSError as error:
         where = shown(error.filename or folder)
         again = command("report", str(folder if run is None else run), "--out", "DIR")
@@ -95,7 +97,7 @@ def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
         ) from error
 
 
-def _written(report: Report, folder: Path) -> Paths:
+def _written(report: Report, folder: Path, beside: Sequence[Beside]) -> Paths:
     from aiperf.report.html import page
     from aiperf.report.plots import all_pictures
 
@@ -114,10 +116,16 @@ def _written(report: Report, folder: Path) -> Paths:
                 replace(path, content)
                 written.append(path)
     facts = folder / "report.json"
-    replace(facts, msgspec.json.format(msgspec.json.encode(report), indent=1))
+    replace(facts, msgspec.json.format(msgspec.json.encode(as_document(report, beside)), indent=1))
     html = folder / "report.html"
-    replace(html, page(report, pictures, architecture).encode())
+    replace(html, page(report, pictures, architecture, beside).encode())
     return Paths(page=html, facts=facts, plots=tuple(written))
+
+
+def as_document(report: Report, beside: Sequence[Beside]) -> Any:
+    """What report.json holds (report.schema.json): the report's fields, and those of other runs."""
+    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
+    return {**fields, **{each.name: each.facts for each in beside}}
 
 
 def best_drawn(report: Report) -> Picture:

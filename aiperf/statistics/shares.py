@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ScoreDifference:
     """Of the score of one side from the other's; of several runs, from geometric mean to geometric mean."""
 
     log_ratio: float
@@ -99,7 +99,7 @@ class SharesOfSpread:
         return math.fsum(part.share for part in self.parts if part.name in MACHINE)
 
 
-def difference(first: Sequence[RunWork], second: Sequence[RunWork]) -> Difference | None:
+def difference(first: Sequence[RunWork], second: Sequence[RunWork]) -> ScoreDifference | None:
     """Of two sides of a run or more each. None where one of the runs did nothing in its window."""
     runs = (*first, *second)
     if not first or not second or not all(map(_can_be_split, runs)):
@@ -121,7 +121,7 @@ def difference(first: Sequence[RunWork], second: Sequence[RunWork]) -> Differenc
     whole = _log_mean(second) - before
     apart = math.exp(before) * math.expm1(whole)
     middle = apart / whole if whole else math.exp(before)
-    return Difference(
+    return ScoreDifference(
         log_ratio=whole,
         flops_per_second=apart,
         parts=tuple(

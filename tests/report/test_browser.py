@@ -12,6 +12,7 @@ from PIL import Image
 from playwright.sync_api import Error
 
 from aiperf.journal.journal import NAME, Journal
+from aiperf.report import palette
 from aiperf.report.gather import gather
 from aiperf.report.write import report_of, write
 from tests.report import browser as chromium
@@ -35,6 +36,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     runs = {
         "finished": invented(Shape(duration=90.0)),
         "begun": invented(Shape())[:1],
+        "simulated": invented(Shape(duration=90.0, simulated=True, device="simulated", collective="simulated")),
+        "simulated and begun": invented(Shape(simulated=True))[:1],
         "thousands": many_workers(workers=1000, trials_each=2),
     }
     folder = tmp_path_factory.mktemp("reports")
@@ -83,6 +86,63 @@ def test_the_score_is_the_largest_thing_in_sight(browser: Tab, pages: dict[str, 
     assert browser.ask("document.querySelector('.notes').getBoundingClientRect().top < innerHeight")
 
 
+def test_words_and_lines_stand_out_from_what_they_lie_on() -> None:
+    """WCAG 2.2 AA: 4.5 to 1 for text, 3 to 1 for what is drawn."""
+    for scheme in ("light", "dark"):
+        paper, shade = (getattr(colour, scheme) for colour in (palette.PAPER, palette.SHADE))
+        for colour in palette.AS_TEXT:
+            for behind in (paper, shade):
+                assert contrast(rgb(getattr(colour, scheme)), rgb(behind)) >= 4.5, (colour.role, scheme, behind)
+        for colour in palette.AS_LINES:
+            assert contrast(rgb(getattr(colour, scheme)), rgb(paper)) >= 3, (colour.role, scheme)
+
+
+def test_axes_and_their_words_are_drawn_in_colours_that_stand_out(browser: Tab, pages: dict[str, Path]) -> None:
+    browser.show(pages["finished"])
+
+    drawn = browser.ask(
+        """[...document.querySelectorAll('figure svg text')]
+             .map(e => [e.tagName, getComputedStyle(e).fill])"""
+    )
+    paper = browser.ask("getComputedStyle(document.body).backgroundColor")
+    words = {fill for tag, fill in drawn if tag == "text"}
+    assert words and all(contrast(fill, paper) >= 4.5 for fill in words)
+    spines = browser.ask(
+        """[...document.querySelectorAll('figure svg g[id*="-patch_"] path')].map(e => getComputedStyle(e))
+             .filter(s => s.fill === 'none' && s.strokeLinejoin === 'miter').map(s => s.stroke).filter(c => c !== 'none')"""
+    )
+    assert spines and all(contrast(stroke, paper) >= 3 for stroke in spines), set(spines)
+
+
+@pytest.mark.parametrize("name", ["simulated", "simulated and begun"])
+def test_a_simulated_run_has_its_own_colour_throughout_and_claims_no_measurement(
+    browser: Tab, pages: dict[str, Path], name: str
+) -> None:
+    browser.show(pages[name])
+
+    blues = [re.escape(colour.light) for colour in (palette.BLUE, palette.BLUE_PALE, palette.SKY)]
+    page = pages[name].read_text("utf-8")
+    assert "var(--blue)" not in page[page.index("<main") :] and "var(--sky)" not in page[page.index("<main") :]
+    for plot in pages[name].parent.glob("plots/*.svg"):
+        if plot.stem != "architecture":
+            assert not re.search("|".join(blues), plot.read_text("utf-8"), re.IGNORECASE), plot.name
+    purple = browser.ask("getComputedStyle(document.querySelector('nav a')).color")
+    assert contrast(purple, rgb(palette.PURPLE.light)) == pytest.approx(1.0)
+    told = browser.ask("document.body.innerText").lower()
+    assert not re.search(r"(?<!not )(?<!nothing )\bmeasured\b", told.replace("a dash was not measured", "")), (
+        re.findall(r".{40}(?<!not )measured.{30}", told)
+    )
+
+
+def test_no_raw_key_stands_on_the_page_but_where_options_are_named(browser: Tab, pages: dict[str, Path]) -> None:
+    browser.show(pages["finished"])
+
+    browser.ask("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    browser.ask("document.querySelectorAll('td.option, #table-configuration, .note li').forEach(each => each.remove())")
+    told = browser.ask("document.body.innerText").replace("digits_small", "").replace("x86_64", "")
+    assert re.findall(r"\b\w*[a-z]_[a-z]\w*", told) == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_figures_can_be_read_on_light_and_dark(
     browser: Tab, pages: dict[str, Path], scheme: Literal["light", "dark"], tmp_path: Path
@@ -127,6 +187,11 @@ def test_the_page_runs_no_script_but_its_own_even_where_one_got_into_it(
     assert browser.ask("document.title") != "owned"
     assert any("Content Security Policy" in complaint for complaint in browser.complaints)
     assert browser.ask("document.querySelectorAll('#table-trials th button').length") > 0  # its own ran
+
+
+def rgb(colour: str) -> str:
+    """`#0072b2` as `rgb(0, 114, 178)`."""
+    return f"rgb({int(colour[1:3], 16)}, {int(colour[3:5], 16)}, {int(colour[5:], 16)})"
 
 
 def contrast(one: str, other: str) -> float:

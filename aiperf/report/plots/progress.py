@@ -163,7 +163,7 @@ def _errors(figure: Figure, report: Report) -> None:
     axes.set_yscale("log")
     shade_warmup(axes, run.warmup_seconds, run.end, divisor, label="bottom")
     at = [point.at / divisor for point in points]
-    axes.plot(at, [point.error for point in points], ".", color=own.pale.light, markersize=3.5, alpha=0.45, zorder=2)
+    axes.plot(at, [point.error for point in points], ".", color=own.pale.light, markersize=3.5, alpha=0.8, zorder=2)
     axes.step(
         [*at, run.end / divisor],
         [*(point.best for point in points), best],

@@ -18,8 +18,8 @@ from aiperf import interrupts
 from aiperf.units import duration
 
 TICK_SECONDS = 0.5
-WORTH_A_LINE_SECONDS = 0.05
-"""What took less leaves no line."""
+WORTH_A_LINE_SECONDS = 0.3
+"""What takes less is not told of."""
 SAID_AGAIN_SECONDS = 60.0
 """Where there is no terminal, a phase that goes on is told of so often."""
 
@@ -33,6 +33,7 @@ class Phases:
         self._updates = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._name: str | None = None
         self._began = 0.0
+        self._is_told = False
         self._over = threading.Event()
         self._ticks: threading.Thread | None = None
 
@@ -41,7 +42,6 @@ class Phases:
         self.end()
         interrupts.check()
         self._name, self._began, self._over = name, time.monotonic(), threading.Event()
-        self._write(self._current())
         self._ticks = threading.Thread(target=self._tick, args=(self._over,), name="phases", daemon=True)
         self._ticks.start()
 
@@ -53,12 +53,9 @@ class Phases:
         self._ticks.join()
         took = time.monotonic() - self._began
         told = f"{self._name:<44} {duration(took):>12}" if is_done else f"{self._name}, broken off"
-        is_worth = took >= WORTH_A_LINE_SECONDS or not is_done
-        if self._updates:
-            self._write(f"\r\x1b[K{told}\n" if is_worth else "\r\x1b[K")
-        elif is_worth:
-            self._write(f"{told}\n")
-        self._name = None
+        if self._is_told:
+            self._write(f"\r\x1b[K{told}\n" if self._updates else f"{told}\n")
+        self._name, self._is_told = None, False
         if is_done:
             interrupts.check()
 
@@ -74,7 +71,10 @@ class Phases:
         self.end()
 
     def _tick(self, over: threading.Event) -> None:
-        said = self._began
+        if over.wait(WORTH_A_LINE_SECONDS):
+            return
+        self._is_told, said = True, self._began
+        self._write(self._current())
         while not over.wait(TICK_SECONDS):
             if self._updates:
                 self._write(self._current())

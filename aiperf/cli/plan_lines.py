@@ -22,6 +22,9 @@ BYTES_PER_CHECKPOINTED_PARAMETER = 8
 KEPT = RETAINED + 1
 """Checkpoints of finished trials: of the best that can grow, and of the best that cannot."""
 
+INDENT = 13
+"""Where what is said of each line begins."""
+
 Line = tuple[str, str]
 
 
@@ -85,7 +88,7 @@ def preview_in_words(preview: Preview, asked: Sequence[Line], workers: str) -> s
 
 
 def _joined(lines: Sequence[Line]) -> str:
-    return "\n".join(f"{name:<12} {value}" for name, value in lines)
+    return "\n".join(f"{name:<{INDENT - 1}} {value}" for name, value in lines)
 
 
 def _data_set(data: DataSet) -> Line:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from aiperf import interrupts
 from aiperf.cli import batch
+from aiperf.cli.fold import say
 from aiperf.cli.phases import Phases
+from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
 from aiperf.cli.plan_lines import plan_in_words, preview_in_words
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
@@ -71,7 +73,7 @@ def _carried_out(words: Sequence[str]) -> int:
         _say(conf.cluster.notes())
         return _begun(conf, _described(conf))
     if conf.dry_run:
-        print(describe_plan(make_plan(conf, this_machine(conf))))
+        say(describe_plan(make_plan(conf, this_machine(conf))).splitlines(), PLAN_INDENT)
         return 0
     with Phases().phase("looking at data set and machine"):
         dataset = make_plan(conf, this_machine(conf)).dataset
@@ -135,7 +137,7 @@ def _simulated(conf: RunConf) -> int:
     from aiperf.simulate.session import open_run, simulate
 
     opening = open_run(conf)
-    print(describe_plan(opening.plan))
+    say(describe_plan(opening.plan).splitlines(), PLAN_INDENT)
     if conf.dry_run:
         return 0
     phases = Phases()
@@ -181,7 +183,7 @@ def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
         if conf.cluster is not None:
             require_declared(conf.cluster.nodes_asked(), conf.accelerators_per_worker, shape)
         plan = make_plan(conf, shape, dataset)
-        print(describe_plan(plan), flush=True)
+        say(describe_plan(plan).splitlines(), PLAN_INDENT)
         phases.begin("asking for workers")
         interrupts.note()
         return run_session(plan, partial(executor_of, checked=checked), show, folder, checked.events)
@@ -195,8 +197,7 @@ def _checked(conf: RunConf, folder: Path | None, phases: Phases) -> Checked:
 
     with phases.phase("checking nodes"):
         checked = check(conf, folder)
-    for line in lines(checked.events):
-        print(line, flush=True)
+    say(lines(checked.events))
     return checked
 
 
@@ -258,11 +259,9 @@ def _ended(folder: Path) -> int:
             report = report_of(folder)
             page = write(report, folder).page
     except ReportNotWritten:
-        for line in closing_lines(report):  # the run has ended, and has its score
-            print(line)
+        say(closing_lines(report))  # the run has ended, and has its score
         raise
-    for line in closing_lines(report, page):
-        print(line)
+    say(closing_lines(report, page))
     return 0 if report.score.valid else 1
 
 

@@ -40,10 +40,10 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
             )
         )
         return 0
+    from aiperf.cli.fold import say
     from aiperf.report.text import closing_lines
 
-    for line in closing_lines(report):
-        print(line)
+    say(closing_lines(report))
     return 0
 
 

@@ -35,8 +35,9 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print(json.dumps(asdict(status_of(folder, time.time()))))
         return 0
-    for line in lines(folder, time.time()):
-        print(line)
+    from aiperf.cli.fold import say
+
+    say(lines(folder, time.time()))
     return 0
 
 

@@ -39,7 +39,7 @@ def line(view: LiveView) -> str:
         f"busy {_or_unknown(view.busy_share, units.share)}",
     ]
     if view.stage == "starting":
-        parts.insert(1, _starting(view))
+        parts.insert(2, _starting(view))
     if view.workers_lost:
         parts.append(f"{units.count(view.workers_lost)} lost")
     if view.follows is not None:
@@ -242,7 +242,7 @@ def _counts(view: LiveView) -> list[str]:
 
 
 def _starting(view: LiveView) -> str:
-    ranks = view.ranks_of_worker
+    ranks = None if view.is_simulated else view.ranks_of_worker
     each = "" if ranks is None else f": {units.count(ranks)} rank{'' if ranks == 1 else 's'} each, importing torch"
     return f"workers are starting{each}"
 

@@ -1,4 +1,4 @@
-"""Text that stands in a journal, as a terminal or a page may show it: without what commands either.
+"""Text that stands in a journal, as a terminal, a page or a spreadsheet may show it: without what commands any of them.
 
 A host's name, a reason or a model's name was said by another machine, or written by whoever wrote the journal.
 """
@@ -23,6 +23,21 @@ def plain(text: str) -> str:
     'node1�[2J'
     """
     return _HIDDEN.sub(MARK, text)
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+"""A spreadsheet takes a text that begins with one of these for a formula; fullwidth forms count too."""
+
+
+def cell(text: str) -> str:
+    """The same in a table that a spreadsheet may open: before what would be a formula stands an apostrophe (OWASP, "CSV
+    Injection").
+
+    >>> cell("=1+1")
+    "'=1+1"
+    """
+    told = plain(text)
+    return f"'{told}" if told.lstrip().startswith(_FORMULA) else told
 
 
 def plain_lines(text: str) -> str:

@@ -17,6 +17,7 @@ from aiperf.nearest import nearest
 
 VERBS = {
     "report": "write a run's report from its journal: one HTML file, report.json, plots",
+    "export": "write a run's results for another tool  RUN --to tensorboard|mlflow|optuna|csv [--out DIR]",
     "status": "show how a run stands that goes on elsewhere",
     "score": "print a run's figures  [--json]",
     "check": "hold a run to the rules of a division, for people and CI  RUN [--division quick] [--json] [--junit FILE]",

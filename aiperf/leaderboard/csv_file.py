@@ -1,8 +1,4 @@
-"""A list as CSV: a line a run, bare numbers with their units in the header, for spreadsheets and programs.
-
-A spreadsheet takes a text that begins with =, +, - or @ for a formula. Names come from journals, which anybody can write: such
-a text gets an apostrophe before it (OWASP, "CSV Injection").
-"""
+"""A list as CSV: a line a run, bare numbers with their units in the header, for spreadsheets and programs."""
 
 from __future__ import annotations
 
@@ -13,9 +9,7 @@ from collections.abc import Iterator
 from aiperf.leaderboard.leaderboard import Leaderboard, Listing, Row
 from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.tables import models
-from aiperf.plain import plain
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001: fullwidth forms count for spreadsheets too
+from aiperf.plain import cell
 
 Value = str | int | float | None
 
@@ -28,7 +22,7 @@ def csv_text(found: Leaderboard) -> str:
         if writer is None:
             writer = csv.DictWriter(file, fieldnames=list(fields))
             writer.writeheader()
-        writer.writerow({name: _cell(value) for name, value in fields.items()})
+        writer.writerow({name: cell(value) if isinstance(value, str) else value for name, value in fields.items()})
     return file.getvalue()
 
 
@@ -80,10 +74,3 @@ def _fields(listing: Listing, row: Row) -> dict[str, Value]:
         "aiperf": entry.release,
         "began [s since 1970, UTC]": entry.started_unix,
     }
-
-
-def _cell(value: Value) -> Value:
-    if not isinstance(value, str):
-        return value
-    told = plain(value)
-    return f"'{told}" if told.lstrip().startswith(_FORMULA) else told

@@ -46,7 +46,7 @@ def _best(check: NodeChecked, probe: str, series: str | None = None, *, is_any: 
     return (max(tops) if is_any else min(tops)) if tops else None
 
 
-def clock_offsets(checks: Sequence[NodeChecked]) -> dict[str, float]:
+def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]:
     """By host, what its clock is ahead of the driver's, as far as that is certain: the last word on each host."""
     return {
         check.host: check.clock_offset_seconds

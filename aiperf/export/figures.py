@@ -1,0 +1,144 @@
+"""What of a run and of its trials is a parameter, a result or a course over time, for every tool under the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from aiperf.export.record import RunRecord, Trial
+
+Value = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One figure at one moment."""
+
+    at: float
+    """Seconds since the run began."""
+    step: int
+    """The epoch in the course of a trial; whole seconds since the run began in that of the run."""
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One figure over time."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+_OF_SCORE = (
+    "flops_per_second",
+    "cumulative_flops_per_second",
+    "momentary_flops_per_second",
+    "regulated_flops_per_second",
+)
+_OF_TRIAL = ("accuracy", "validation_loss", "training_loss", "learning_rate")
+
+
+def courses_of_run(record: RunRecord) -> list[Course]:
+    """The score and the error as the report draws them, and the devices' means; a figure that there is not has no point."""
+    report = record.report
+    found = [_course(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve)) for name in _OF_SCORE]
+    found.append(_course("validation_error/measured", ((each.at, each.error) for each in report.errors)))
+    found.append(_course("validation_error/best", ((each.at, each.best) for each in report.errors)))
+    for course in () if report.telemetry is None else report.telemetry.courses:
+        for name in ("utilisation", "memory"):
+            parts = enumerate(getattr(course, name), 1)
+            found.append(
+                _course(f"devices/{course.kind}/{name}", ((part * course.part_seconds, value) for part, value in parts))
+            )
+    return [course for course in found if course.points]
+
+
+def _course(name: str, points: Iterable[tuple[float, float | None]]) -> Course:
+    return Course(name, tuple(Point(at, round(at), value) for at, value in points if value is not None))
+
+
+def courses_of_trial(trial: Trial) -> list[Course]:
+    """One for each figure of an evaluation; none for a trial without any."""
+    return [
+        Course(name, tuple(Point(each.at, each.epoch, float(getattr(each, name))) for each in trial.standing))
+        for name in (_OF_TRIAL if trial.evaluations else ())
+    ]
+
+
+def parameters_of_run(record: RunRecord) -> dict[str, Value]:
+    """What was decided before it began; its whole configuration goes beside it."""
+    run = record.report.run
+    named: dict[str, Value] = {
+        "seed": run.seed,
+        "config_hash": run.config_hash,
+        "dataset": str(run.dataset.get("name", "")),
+        "duration_seconds": run.duration_seconds,
+        "warmup_seconds": run.warmup_seconds,
+        "proposal_rules": run.proposal_rules,
+        "simulated": str(run.is_simulated).lower(),
+    }
+    return named if run.follows is None else named | {"follows": run.follows.run}
+
+
+def results_of_run(record: RunRecord) -> dict[str, Value]:
+    """The figures of `python -m aiperf score` that are numbers; what is not defined is left out."""
+    score = record.report.score
+    named = {field.name: getattr(score, field.name) for field in fields(score)}
+    return {
+        name: value for name, value in named.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def parameters_of_trial(trial: Trial) -> dict[str, Value]:
+    """What was decided before it was trained; what there is not is left out."""
+    facts, proposal = trial.facts, trial.proposal
+    named = {
+        "batch_size": facts.batch_size,
+        "kernel_size": trial.own_kernel,
+        "searcher": facts.searcher,
+        "tuned_by": proposal.tuned_by or None,
+        "parent": facts.parent,
+        "generation": facts.generation,
+        "round": facts.round,
+        "worker": facts.worker,
+        "precision": facts.precision,
+        "fingerprint": facts.fingerprint,
+        "parameters": facts.parameters,
+        "forward_flops": facts.forward_flops,
+        "backward_flops": facts.backward_flops,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def results_of_trial(trial: Trial) -> dict[str, Value]:
+    """What it came to; what there is not is left out."""
+    facts = trial.facts
+    named = {
+        "best_accuracy": facts.accuracy,
+        "told_accuracy": facts.told_accuracy,
+        "epochs": facts.epochs,
+        "attempts": facts.attempts,
+        "training_images": facts.training_images,
+        "seconds": facts.seconds,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+PARAMETERS_OF_TRIAL = {
+    "batch_size": "number",
+    "kernel_size": "number",
+    "searcher": "text",
+    "tuned_by": "text",
+    "parent": "number",
+    "generation": "number",
+    "round": "number",
+    "worker": "number",
+    "precision": "text",
+    "fingerprint": "text",
+    "parameters": "number",
+    "forward_flops": "number",
+    "backward_flops": "number",
+}
+"""All that `parameters_of_trial` can give, and of which kind each is."""
+RESULTS_OF_TRIAL = ("best_accuracy", "told_accuracy", "epochs", "attempts", "training_images", "seconds")
+"""All that `results_of_trial` can give."""

@@ -1,0 +1,199 @@
+"""A run as Optuna's studies, in the file of a JournalStorage, as `optuna.load_study` and optuna-dashboard open it.
+
+The first study holds all trials, with the best measured accuracy as their value. The second holds those whose batch and kernel
+size tuning drew, in the states and with the values that it was told of; it is there where the journal says which these are.
+
+Optuna's own storage writes the lines, into memory: its file backend would lock and flush once a trial, and name its process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import optuna
+from optuna.distributions import IntDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import BaseJournalBackend
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from aiperf.export.files import File
+from aiperf.export.record import RunRecord, Trial
+from searchers.history import OF_HYPERPARAMETERS
+
+NAME = "optuna-journal.log"
+TUNING = ", tuning"
+"""What the second study's name has after the run's."""
+
+_STATES = {
+    "finished": TrialState.COMPLETE,
+    "failed": TrialState.FAIL,
+    "in training": TrialState.RUNNING,
+    "cut off": TrialState.PRUNED,
+    "waiting": TrialState.WAITING,
+    "never started": TrialState.WAITING,
+}
+
+
+def files(record: RunRecord) -> Iterator[File]:
+    """The one file of the storage."""
+    backend = _Memory()
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # that a study was created is no news
+    try:
+        storage = JournalStorage(backend)
+        _write_study(storage, record, record.title, _architectures(record))
+        tuned = [trial for trial in record.trials if trial.proposal.tuned_by in ("startup", "tpe")]
+        if tuned:
+            _write_study(storage, record, f"{record.title}{TUNING}", _tuning(record, tuned))
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    yield NAME, backend.lines()
+
+
+class _Memory(BaseJournalBackend):
+    """The lines of a storage's file, kept until all are known."""
+
+    def __init__(self) -> None:
+        self._logs: list[dict[str, Any]] = []
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        yield from self._logs[log_number_from:]
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        self._logs += logs
+
+    def lines(self) -> Iterator[bytes]:
+        """As JournalFileBackend writes them, but for the process that wrote them, which would differ each time."""
+        for log in self._logs:
+            yield json.dumps(log | {"worker_id": "aiperf-export"}, separators=(",", ":")).encode() + b"\n"
+
+
+def _write_study(storage: JournalStorage, record: RunRecord, name: str, trials: Iterable[FrozenTrial]) -> None:
+    study = storage.create_new_study([StudyDirection.MAXIMIZE], name)
+    run = record.report.run
+    attributes = {
+        "run": run.name,
+        "simulated": run.is_simulated,
+        "config_hash": run.config_hash,
+        "started_unix": run.started_unix,
+        "end_reason": run.end_reason,
+        "score_flops_per_second": record.report.score.flops_per_second,
+        "is_valid": record.report.score.valid,
+    }
+    for key, value in attributes.items():
+        storage.set_study_user_attr(study, key, value)
+    storage.set_study_system_attr(study, "study:metric_names", ["validation accuracy"])
+    for trial in trials:
+        storage.create_new_trial(study, trial)
+
+
+def _architectures(record: RunRecord) -> Iterator[FrozenTrial]:
+    space = _Space(record, [trial.facts.batch_size for trial in record.trials])
+    for place, trial in enumerate(record.trials):
+        state = _STATES[trial.state]
+        if state is TrialState.COMPLETE and trial.facts.accuracy is None:
+            state = TrialState.PRUNED  # it has no evaluation that counts
+        value = trial.facts.accuracy if state is TrialState.COMPLETE else None
+        yield _frozen(record, space, trial, place, state, trial.facts.batch_size, value)
+
+
+def _tuning(record: RunRecord, tuned: Sequence[Trial]) -> Iterator[FrozenTrial]:
+    """As TPE is told of them: failures by their own sizes as pruned, and a pruned point for each batch that was too large."""
+    numbers = {trial.facts.number: trial for trial in tuned}
+    shrunk = [each for each in record.reductions if each.trial in numbers]
+    space = _Space(record, [*(trial.facts.batch_size for trial in tuned), *(each.from_batch_size for each in shrunk)])
+    place = 0
+    for trial in tuned:
+        state, value = _STATES[trial.state], trial.facts.told_accuracy
+        if trial.cause in OF_HYPERPARAMETERS:
+            state = TrialState.PRUNED
+        told = value if state is TrialState.COMPLETE else None
+        yield _frozen(record, space, trial, place, state, trial.facts.batch_size, told)
+        place += 1
+    for each in shrunk:
+        trial = numbers[each.trial]
+        yield _frozen(
+            record, space, trial, place, TrialState.PRUNED, each.from_batch_size, None, "out of memory", each.at
+        )
+        place += 1
+
+
+class _Space:
+    """The ranges of a study's parameters: what its trials had, and what the configuration allows."""
+
+    def __init__(self, record: RunRecord, batches: Sequence[int]) -> None:
+        configured = record.report.run.config.get("space")
+        allowed: dict[str, Any] = configured if isinstance(configured, dict) else {}
+        bounds = [allowed.get("smallest_batch_size"), allowed.get("largest_batch_size")]
+        self.batch = _range([*batches, *(bound for bound in bounds if isinstance(bound, int) and bound > 0)])
+        self.kernel = _range([trial.own_kernel for trial in record.trials if trial.own_kernel is not None])
+
+
+def _range(seen: Sequence[int]) -> IntDistribution:
+    return IntDistribution(min(seen, default=1), max(seen, default=1))
+
+
+def _frozen(
+    record: RunRecord,
+    space: _Space,
+    trial: Trial,
+    place: int,
+    state: TrialState,
+    batch_size: int,
+    value: float | None,
+    reason: str | None = None,
+    ended: float | None = None,
+) -> FrozenTrial:
+    params, distributions = {"batch_size": batch_size}, {"batch_size": space.batch}
+    if trial.own_kernel is not None:
+        params["kernel_size"], distributions["kernel_size"] = trial.own_kernel, space.kernel
+    began = trial.proposal.at if trial.facts.started is None else trial.facts.started
+    if ended is None:
+        ended = record.report.run.end if trial.facts.ended is None else trial.facts.ended
+    return FrozenTrial(
+        number=place,
+        trial_id=place,
+        state=state,
+        value=value,
+        datetime_start=None if state is TrialState.WAITING else _moment(record, began),
+        datetime_complete=_moment(record, max(began, ended)) if state.is_finished() else None,
+        params=params,
+        distributions=dict(distributions),
+        user_attrs=_attributes(trial, reason),
+        system_attrs={},
+        # of a point that was out of memory nothing was measured
+        intermediate_values={} if reason else {each.epoch: each.accuracy for each in trial.standing},
+    )
+
+
+def _attributes(trial: Trial, reason: str | None) -> dict[str, Any]:
+    facts, proposal = trial.facts, trial.proposal
+    return {
+        "trial": facts.number,
+        "state": trial.state,
+        "reason": reason or facts.reason,
+        "cause": trial.cause,
+        "parent": facts.parent,
+        "generation": facts.generation,
+        "morphs": list(facts.morphs),
+        "fingerprint": facts.fingerprint,
+        "searcher": facts.searcher,
+        "tuned_by": proposal.tuned_by,
+        "round": facts.round,
+        "worker": facts.worker,
+        "attempts": facts.attempts,
+        "epochs": facts.epochs,
+        "best_accuracy": facts.accuracy,
+        "told_accuracy": facts.told_accuracy,
+        "parameters": facts.parameters,
+        "forward_flops": facts.forward_flops,
+        "backward_flops": facts.backward_flops,
+    }
+
+
+def _moment(record: RunRecord, at: float) -> datetime:
+    return datetime.fromtimestamp(record.unix(at), UTC)

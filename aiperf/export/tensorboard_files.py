@@ -1,0 +1,171 @@
+"""A run as event files of TensorBoard: the run itself, and below trials/ one sub-run a trial, with its hyperparameters.
+
+Scalars are doubles, as the journal has them (TensorBoard's older form keeps 24 bits of them), at the wall time of the run.
+TensorBoard's own protocol buffers and record writer are used; its writers of whole files name the host and the moment of the
+export, so that no two would be equal.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+
+from google.protobuf.struct_pb2 import Value as ProtoValue
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.types_pb2 import DT_DOUBLE, DT_STRING
+from tensorboard.plugins.hparams import api_pb2, metadata
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from aiperf.export.figures import (
+    PARAMETERS_OF_TRIAL,
+    RESULTS_OF_TRIAL,
+    Course,
+    Value,
+    courses_of_run,
+    courses_of_trial,
+    parameters_of_run,
+    parameters_of_trial,
+    results_of_run,
+    results_of_trial,
+)
+from aiperf.export.files import File
+from aiperf.export.record import RunRecord, Trial
+from aiperf.plain import plain
+from aiperf.report.words import morphs
+
+_STATUS = {
+    "finished": api_pb2.STATUS_SUCCESS,
+    "failed": api_pb2.STATUS_FAILURE,
+    "in training": api_pb2.STATUS_RUNNING,
+    "cut off": api_pb2.STATUS_UNKNOWN,
+    "waiting": api_pb2.STATUS_UNKNOWN,
+    "never started": api_pb2.STATUS_UNKNOWN,
+}
+
+
+def files(record: RunRecord) -> Iterator[File]:
+    """One file for the run, one for each trial."""
+    name = f"events.out.tfevents.{int(record.started.started_unix)}.aiperf"
+    yield name, _file(record, _of_run(record))
+    digits = len(str(max((trial.facts.number for trial in record.trials), default=0)))
+    for trial in record.trials:
+        yield f"trials/{trial.facts.number:0{digits}d}/{name}", _file(record, _of_trial(record, trial))
+
+
+def _file(record: RunRecord, events: Iterable[Event]) -> list[bytes]:
+    file = io.BytesIO()
+    writer = RecordWriter(file)
+    for event in (Event(wall_time=record.unix(0.0), file_version="brain.Event:2"), *events):
+        writer.write(event.SerializeToString(deterministic=True))
+    return [file.getvalue()]
+
+
+def _of_run(record: RunRecord) -> Iterator[Event]:
+    report = record.report
+    yield _event(record, 0.0, 0, _experiment(record))
+    facts = "\n".join(
+        f"    {plain(name)}: {plain(str(value))}"
+        for name, value in ({"run": record.title} | parameters_of_run(record) | results_of_run(record)).items()
+    )
+    yield _event(record, 0.0, 0, _text("run", facts))
+    best = report.architecture
+    graphs = {"graph/start": record.started.start_graph, "graph/best": None if best is None else best.graph}
+    for name, graph in graphs.items():
+        if graph is not None:
+            yield _event(record, report.run.end, 0, _text(name, _indented(json.dumps(graph, indent=1))))
+    yield from _courses(record, courses_of_run(record))
+
+
+def _of_trial(record: RunRecord, trial: Trial) -> Iterator[Event]:
+    facts, end = trial.facts, record.report.run.end
+    began = trial.proposal.at if facts.started is None else facts.started
+    ended = end if facts.ended is None else facts.ended
+    start = SessionStartInfo(
+        group_name=f"trial {facts.number}",
+        start_time_secs=record.unix(began),
+        hparams={name: _proto(value) for name, value in parameters_of_trial(trial).items()},
+    )
+    yield _event(
+        record, began, 0, _hparams(metadata.SESSION_START_INFO_TAG, HParamsPluginData(session_start_info=start))
+    )
+    told = [
+        f"state: {trial.state}" + (f" ({plain(facts.reason)})" if facts.reason else ""),
+        f"morphs: {plain(morphs(facts.morphs)) or 'none'}",
+    ]
+    yield _event(record, began, 0, _text("trial", _indented("\n".join(told))))
+    yield from _courses(record, courses_of_trial(trial))
+    for name, value in results_of_trial(trial).items():
+        yield _event(record, ended, facts.epochs, _scalar(f"trial/{name}", float(value)))
+    finish = SessionEndInfo(status=_STATUS[trial.state], end_time_secs=record.unix(ended))
+    yield _event(record, ended, 0, _hparams(metadata.SESSION_END_INFO_TAG, HParamsPluginData(session_end_info=finish)))
+
+
+def _courses(record: RunRecord, courses: list[Course]) -> Iterator[Event]:
+    for course in courses:
+        for point in course.points:
+            yield _event(record, point.at, point.step, _scalar(course.name, point.value))
+
+
+def _event(record: RunRecord, at: float, step: int, value: Summary.Value) -> Event:
+    return Event(wall_time=record.unix(at), step=step, summary=Summary(value=[value]))
+
+
+def _scalar(tag: str, value: float) -> Summary.Value:
+    return Summary.Value(
+        tag=tag,
+        tensor=TensorProto(dtype=DT_DOUBLE, tensor_shape=TensorShapeProto(), double_val=[value]),
+        metadata=SummaryMetadata(
+            plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"), data_class="DATA_CLASS_SCALAR"
+        ),
+    )
+
+
+def _text(tag: str, text: str) -> Summary.Value:
+    return Summary.Value(
+        tag=tag,
+        tensor=TensorProto(dtype=DT_STRING, tensor_shape=TensorShapeProto(), string_val=[text.encode()]),
+        metadata=SummaryMetadata(
+            plugin_data=SummaryMetadata.PluginData(plugin_name="text"), data_class="DATA_CLASS_TENSOR"
+        ),
+    )
+
+
+def _indented(text: str) -> str:
+    """As Markdown shows it word by word."""
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def _experiment(record: RunRecord) -> Summary.Value:
+    kinds = {"number": api_pb2.DATA_TYPE_FLOAT64, "text": api_pb2.DATA_TYPE_STRING}
+    experiment = api_pb2.Experiment(
+        name=plain(record.title),
+        time_created_secs=record.unix(0.0),
+        hparam_infos=[api_pb2.HParamInfo(name=name, type=kinds[kind]) for name, kind in PARAMETERS_OF_TRIAL.items()],
+        metric_infos=[
+            api_pb2.MetricInfo(name=api_pb2.MetricName(tag=f"trial/{name}"), display_name=name.replace("_", " "))
+            for name in RESULTS_OF_TRIAL
+        ],
+    )
+    return _hparams(metadata.EXPERIMENT_TAG, HParamsPluginData(experiment=experiment))
+
+
+def _hparams(tag: str, content: HParamsPluginData) -> Summary.Value:
+    content.version = metadata.PLUGIN_DATA_VERSION
+    return Summary.Value(
+        tag=tag,
+        tensor=metadata.NULL_TENSOR,
+        metadata=SummaryMetadata(
+            plugin_data=SummaryMetadata.PluginData(
+                plugin_name=metadata.PLUGIN_NAME, content=content.SerializeToString(deterministic=True)
+            )
+        ),
+    )
+
+
+def _proto(value: Value) -> ProtoValue:
+    return ProtoValue(string_value=plain(value)) if isinstance(value, str) else ProtoValue(number_value=value)

@@ -1,0 +1,83 @@
+"""`python -m aiperf export`: what it says and refuses; nothing is left of an export that failed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.user import User
+from tests.export.runs import recorded
+
+
+def test_the_command_writes_a_folder_that_was_not_there_and_says_how_it_is_opened(aiperf: User, tmp_path: Path) -> None:
+    recorded(tmp_path / "runs" / "one", "resumed-v5")
+
+    answer = aiperf("export", "one", "--to", "optuna")
+    again = aiperf("export", "one", "--to", "optuna")
+    elsewhere = aiperf("export", "one", "--to", "csv", "--out", "tables")
+
+    assert (answer.status, again.status, elsewhere.status) == (0, 2, 0)
+    assert "optuna-dashboard runs/one/export/optuna/optuna-journal.log" in answer.out
+    assert "'runs/one/export/optuna' is there already" in again.err
+    assert "--out DIR" in again.err
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
+        "README.md",
+        "epochs.csv",
+        "intervals.csv",
+        "run.csv",
+        "telemetry.csv",
+        "trials.csv",
+        "workers.csv",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("one", "--to", "tensorbord"), "did you mean 'tensorboard'?"),
+        (("one", "--to", "excel"), "tensorboard, mlflow, optuna, csv; found 'excel'"),
+        (("none", "--to", "csv"), "a run is a folder with a journal.jsonl"),
+        (("one",), "--to"),
+        (("one", "--to", "csv", "--out", "file/below"), "could not be written (File exists)"),
+        (("one", "--to", "csv", "--out", "file"), "'file' is there already"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_with_the_remedy(
+    aiperf: User, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    recorded(tmp_path / "runs" / "one", "resumed-v1")
+    (tmp_path / "file").touch()
+
+    answer = aiperf("export", *words)
+
+    assert answer.status == 2
+    assert said in answer.err
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_without_tensorboard_the_remedy_is_said_and_nothing_is_left(
+    aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path / "runs" / "one", "resumed-v1")
+    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
+
+    answer = aiperf("export", "one", "--to", "tensorboard", "--out", "out")
+
+    assert answer.status == 2
+    assert "pip install aiperf-cluster[tensorboard]" in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_journal_leaves_no_half_export(aiperf: User, tmp_path: Path) -> None:
+    run = recorded(tmp_path / "runs" / "one", "resumed-v1")
+    lines = (run / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "journal.jsonl").unlink()
+    (run / "journal.jsonl").write_bytes(b"".join([*lines[:20], lines[20].replace(b"1", b"2", 1), *lines[21:]]))
+
+    answer = aiperf("export", "one", "--to", "csv", "--out", "out")
+
+    assert answer.status == 2
+    assert "journal damaged at line 21" in answer.err
+    assert not list(tmp_path.glob("*out*")) and not list(tmp_path.glob(".out*"))

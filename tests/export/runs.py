@@ -1,0 +1,68 @@
+"""Runs that are exported in tests: simulated ones with every fault, the recorded ones, and one whose names mean harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialProposed, WorkerJoined
+from aiperf.journal.journal import NAME
+from aiperf.simulate.audit.random_runs import play, random_case
+from tests.cli.user import write_run
+from tests.journals import ended, evaluated, interval, one_trial, started
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+HOSTILE = '=HYPERLINK("http://x")\r\n<script>\x1b[2J../../x\u202e,"\''
+"""A formula, a page's script, a terminal's command, a way out of a folder, turned text: all that a name may try."""
+
+
+def any_run(folder: Path, seed: int, share: float) -> Path:
+    """A small simulated run with any faults (workers and drivers lost, out of memory); of its lines the first share."""
+    folder.mkdir(parents=True)
+    lines = play(random_case(seed)).journal.splitlines(keepends=True)
+    (folder / NAME).write_bytes(b"".join(lines[: max(1, round(share * len(lines)))]))
+    return folder
+
+
+def recorded(folder: Path, name: str) -> Path:
+    """A run's folder that holds a recorded journal, and its telemetry where there is some."""
+    folder.mkdir(parents=True)
+    (folder / "journal.jsonl").symlink_to(GOLDEN / f"{name}.jsonl")
+    if (GOLDEN / f"{name}.telemetry").is_dir():
+        (folder / "telemetry").symlink_to(GOLDEN / f"{name}.telemetry")
+    return folder
+
+
+def hostile(folder: Path) -> Path:
+    """A run whose every name is `HOSTILE`, those of its configuration too; its one trial was cut off."""
+    config = started().config | {"../../../" + HOSTILE: {"..": HOSTILE, "/etc/passwd": "=1+1"}}
+    changed: list[AnyEvent] = [started(config=config, run=HOSTILE)]
+    _, *rest = one_trial(interval(0, 5.0, 20.0, 100, 50, busy=10.0), evaluated(0, 20.0, 0.9), ended())
+    for event in rest:
+        match event:
+            case WorkerJoined():
+                changed.append(msgspec.structs.replace(event, host=HOSTILE, device=HOSTILE, collective=HOSTILE))
+            case TrialProposed():
+                changed.append(msgspec.structs.replace(event, searcher=HOSTILE, fingerprint=HOSTILE))
+            case _:
+                changed.append(event)
+    return write_run(folder, changed)
+
+
+def evaluations(events: list[AnyEvent]) -> dict[int, dict[int, EpochFinished]]:
+    """Of each trial the evaluations that stand, by epoch: read from the journal by the test itself."""
+    found: dict[int, dict[int, EpochFinished]] = {}
+    for event in events:
+        if isinstance(event, EpochFinished):
+            found.setdefault(event.trial, {})[event.epoch] = event
+    return found
+
+
+def works(events: list[AnyEvent]) -> list[tuple[float, float, int, float]]:
+    """Start, end, training images and busy time of each interval in the journal."""
+    return [
+        (event.interval.start, event.interval.end, event.interval.training_images, event.interval.busy_seconds)
+        for event in events
+        if isinstance(event, Progress | EpochFinished) and event.interval is not None
+    ]

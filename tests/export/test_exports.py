@@ -1,0 +1,256 @@
+"""What is exported is opened by the real tool, and says what the journal says, to the last digit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import TrialState
+
+from aiperf.export.export import TOOLS, export, files
+from aiperf.export.files import write_files
+from aiperf.export.mlflow_files import experiment_of
+from aiperf.export.record import RunRecord, record_of
+from aiperf.journal.events import AnyEvent, TrialFailed, TrialFinished, TrialProposed
+from aiperf.journal.journal import read
+from aiperf.report.facts import TrialFacts
+from tests.export.runs import any_run, evaluations, hostile, recorded, works
+
+RECORDED = ["resumed-v1", "resumed-v3", "resumed-v5"]
+
+
+@pytest.fixture(autouse=True)
+def _file_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """A folder that is not there yet, each time."""
+    numbers: Iterator[int] = iter(range(10_000))
+    top = tmp_path_factory.mktemp("exports")
+    return lambda: top / str(next(numbers))
+
+
+def written(record: RunRecord, name: str, out: Path) -> Path:
+    """The folder with an export's files."""
+    out.mkdir()
+    write_files(out, files(record, name, out))
+    return out
+
+
+# --- each tool's reader against the journal
+
+
+def tensorboard_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata
+    from tensorboard.util import tensor_util
+
+    written(record, "tensorboard", out)
+    standing = evaluations(events)
+    folders = {int(path.name): path for path in (out / "trials").glob("*")}
+    assert sorted(folders) == [each.number for each in events if isinstance(each, TrialProposed)]
+    for number, path in folders.items():
+        reader = EventAccumulator(str(path), size_guidance={"tensors": 0})
+        reader.Reload()
+        for tag in ("accuracy", "training_loss") if number in standing else ():
+            assert [
+                (each.wall_time, each.step, tensor_util.make_ndarray(each.tensor_proto).item())
+                for each in reader.Tensors(tag)
+            ] == [(record.unix(each.at), epoch, getattr(each, tag)) for epoch, each in sorted(standing[number].items())]
+        content = reader.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+        hparams = metadata.parse_session_start_info_plugin_data(content).hparams
+        assert hparams["batch_size"].number_value == facts_of(record, number).batch_size
+
+
+def mlflow_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
+    from mlflow import MlflowClient
+
+    written(record, "mlflow", out)
+    client = MlflowClient((out / "mlruns").as_uri())
+    [experiment] = client.search_experiments()
+    assert experiment.experiment_id == experiment_of(record)
+    runs = client.search_runs([experiment.experiment_id], max_results=1000)
+    [parent] = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    nested = {int(run.info.run_name.split()[1]): run for run in runs if run is not parent}
+    assert {run.data.tags["mlflow.parentRunId"] for run in nested.values()} <= {parent.info.run_id}
+    assert sorted(nested) == [trial.facts.number for trial in record.trials]
+    score = record.report.score.flops_per_second
+    assert parent.data.metrics.get("flops_per_second") == score
+    assert parent.data.tags["aiperf.simulated"] == str(record.report.run.is_simulated).lower()
+    standing = evaluations(events)
+    for number, run in nested.items():
+        metrics = client.get_metric_history(run.info.run_id, "accuracy") if number in standing else []
+        assert [(each.step, each.value, each.timestamp) for each in metrics] == [
+            (epoch, each.accuracy, record.milliseconds(each.at))
+            for epoch, each in sorted(standing.get(number, {}).items())
+        ]
+        assert int(run.data.params["batch_size"]) == facts_of(record, number).batch_size
+
+
+def optuna_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
+    path = str(written(record, "optuna", out) / "optuna-journal.log")
+    storage = JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
+    study = optuna.load_study(study_name=record.title, storage=storage)
+    standing = evaluations(events)
+    finished = {event.trial for event in events if isinstance(event, TrialFinished)}
+    failed = {event.trial for event in events if isinstance(event, TrialFailed)}
+    assert [trial.user_attrs["trial"] for trial in study.trials] == [trial.facts.number for trial in record.trials]
+    for trial in study.trials:
+        number = trial.user_attrs["trial"]
+        assert trial.intermediate_values == {
+            epoch: each.accuracy for epoch, each in sorted(standing.get(number, {}).items())
+        }
+        if trial.state is TrialState.COMPLETE:
+            assert number in finished
+            assert trial.value == facts_of(record, number).accuracy
+        assert (trial.state is TrialState.FAIL) == (number in failed)
+        started = facts_of(record, number).started
+        if started is not None and trial.datetime_start is not None:
+            began = trial.datetime_start.astimezone(UTC).timestamp()
+            assert math.isclose(began, record.unix(started), abs_tol=2e-6, rel_tol=0)
+    tuned = [trial for trial in record.trials if trial.proposal.tuned_by in ("startup", "tpe")]
+    names = [summary.study_name for summary in optuna.get_all_study_summaries(storage)]
+    assert names == [record.title, f"{record.title}, tuning"][: 2 if tuned else 1]
+    assert not tuned or len(optuna.load_study(study_name=names[1], storage=storage).trials) >= len(tuned)
+
+
+def csv_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
+    written(record, "csv", out)
+    tables = {path.stem: rows(path) for path in out.glob("*.csv")}
+    [run] = tables["run"]
+    score = record.report.score.flops_per_second
+    assert run["flops_per_second [FLOPS]"] == ("" if score is None else repr(score))
+    assert [
+        (
+            float(row["start [s]"]),
+            float(row["end [s]"]),
+            int(row["training_images [images]"]),
+            float(row["busy [s]"]),
+        )
+        for row in tables["intervals"]
+    ] == works(events)
+    assert [int(row["trial"]) for row in tables["trials"]] == [trial.facts.number for trial in record.trials]
+    standing = evaluations(events)
+    found: dict[int, dict[int, float]] = {}
+    for row in tables["epochs"]:
+        found.setdefault(int(row["trial"]), {})[int(row["epoch"])] = float(row["accuracy [1]"])
+    assert found == {
+        trial: {epoch: each.accuracy for epoch, each in epochs.items()} for trial, epochs in standing.items()
+    }
+    readme = (out / "README.md").read_text()
+    for name, table in tables.items():
+        for column in table[0] if table else ():
+            assert f"| {column.partition(' [')[0]} |" in readme.partition(f"## {name}.csv")[2]
+
+
+def facts_of(record: RunRecord, number: int) -> TrialFacts:
+    [found] = [trial.facts for trial in record.trials if trial.facts.number == number]
+    return found
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+AGREES: dict[str, Callable[[RunRecord, list[AnyEvent], Path], None]] = {
+    "tensorboard": tensorboard_agrees,
+    "mlflow": mlflow_agrees,
+    "optuna": optuna_agrees,
+    "csv": csv_agrees,
+}
+
+
+def test_every_tool_has_a_reader_here() -> None:
+    assert AGREES.keys() == TOOLS.keys()
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32), share=st.sampled_from([1.0, 0.5]))
+def test_each_tool_reads_what_the_journal_of_any_run_says(folder: Callable[[], Path], seed: int, share: float) -> None:
+    run = any_run(folder(), seed, share)
+    record, events = record_of(run), list(read(run))
+    for agrees in AGREES.values():
+        agrees(record, events, folder())
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_each_tool_reads_what_a_recorded_run_of_any_schema_says(folder: Callable[[], Path], name: str) -> None:
+    run = recorded(folder(), name)
+    record, events = record_of(run), list(read(run))
+    for agrees in AGREES.values():
+        agrees(record, events, folder())
+
+
+def test_a_journal_of_harmful_names_stays_in_its_folder_and_is_no_formula(folder: Callable[[], Path]) -> None:
+    run = hostile(folder())
+    record, events = record_of(run), list(read(run))
+    for agrees in AGREES.values():
+        out = folder()
+        agrees(record, events, out)
+        for path in out.rglob("*"):
+            assert path.resolve().is_relative_to(out.resolve())
+            if path.suffix in (".csv", ".md") or "tags" in path.parts or "params" in path.parts:
+                assert path.is_dir() or "\x1b" not in path.read_text()
+        for row in (row for path in out.glob("*.csv") for row in rows(path)):
+            assert not any(value.startswith("=") for value in row.values())
+
+
+def test_an_export_is_the_same_bytes_each_time(folder: Callable[[], Path]) -> None:
+    run = recorded(folder(), "resumed-v5")
+    place = folder()
+    for name in TOOLS:
+        first, second = (
+            {path: b"".join(content) for path, content in files(record_of(run), name, place)} for _ in "12"
+        )
+        assert first == second, name
+
+
+def test_optuna_dashboard_opens_the_storage(tmp_path: Path, folder: Callable[[], Path]) -> None:
+    from optuna_dashboard._app import create_app
+    from optuna_dashboard._storage_url import get_storage
+
+    run = recorded(folder(), "resumed-v5")
+    target = export(run, "optuna", tmp_path / "out")
+
+    app: Any = create_app(get_storage(str(target)))
+
+    told = called(app, "/api/studies")
+    assert "resumed" in told or record_of(run).title in told
+    assert '"state"' in called(app, "/api/studies/0?after=0")
+
+
+def called(app: Any, address: str) -> str:
+    """What a server of WSGI answers."""
+    path, _, query = address.partition("?")
+    environment = {
+        "REQUEST_METHOD": "GET",
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "SERVER_NAME": "x",
+        "SERVER_PORT": "1",
+    }
+    environment |= {"wsgi.url_scheme": "http", "SERVER_PROTOCOL": "HTTP/1.1"}
+    status: list[str] = []
+    body = b"".join(
+        app(
+            environment | {"wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()},
+            lambda said, *_: status.append(said),
+        )
+    )
+    assert status[0].startswith("200"), body
+    return body.decode()

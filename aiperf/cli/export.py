@@ -6,6 +6,8 @@ import argparse
 import shlex
 from pathlib import Path
 
+from aiperf.files import given_path
+
 DESCRIPTION = "Writes a run's results in the form of another tool, from its journal alone (docs/export.md)."
 EXAMPLES = (
     "runs/20261121-120000-digits --to tensorboard",
@@ -19,18 +21,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--to", metavar="TOOL", required=True, help="tensorboard, mlflow, optuna or csv")
     parser.add_argument(
-        "--out", metavar="DIR", help="a folder that is not there yet (export/TOOL in the run's folder if left out)"
+        "--out",
+        metavar="DIR",
+        type=given_path,
+        help="a folder that is not there yet (default: export/TOOL in the run's)",
     )
 
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Writes the export, and says how the tool opens it; gives the exit status."""
     from aiperf.export.export import export, tool
-    from aiperf.planning.plan import run_folder
+    from aiperf.journal.run_folder import run_folder
 
     name = tool(arguments.to)
     folder = run_folder(arguments.run)
-    out = folder / "export" / name if arguments.out is None else Path(arguments.out)
+    out: Path = folder / "export" / name if arguments.out is None else arguments.out
     target = export(folder, name, out)
     print(f"exported to {out}")
     print(_opened(name, target))

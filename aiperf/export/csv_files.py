@@ -14,9 +14,9 @@ from aiperf.export.record import Evaluation, RunRecord, Trial
 from aiperf.journal.events import EpochFinished, Progress, Work
 from aiperf.journal.journal import NAME, read
 from aiperf.plain import plain
+from aiperf.report.changes import morphs
 from aiperf.report.facts import WorkerFacts
 from aiperf.report.nodes import clock_offsets
-from aiperf.report.words import morphs
 from aiperf.system import telemetry
 
 _OF_RUN = {

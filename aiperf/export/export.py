@@ -53,7 +53,7 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
 
             report = folder / artifacts_of(record) / "report"
             report.mkdir()
-            write_report(record.report, report)
+            write_report(record.report, report, run_folder)
 
     write_whole(out, fill)
     return target

@@ -32,7 +32,7 @@ class Course:
 _OF_SCORE = (
     "flops_per_second",
     "cumulative_flops_per_second",
-    "momentary_flops_per_second",
+    "instantaneous_flops_per_second",
     "regulated_flops_per_second",
 )
 _OF_TRIAL = ("accuracy", "validation_loss", "training_loss", "learning_rate")

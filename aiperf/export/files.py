@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
+from aiperf.files import shown
 
 File = tuple[str, Iterable[bytes]]
 """Its path below the export's folder, with '/' between the parts, and its content, piece by piece. A path that ends with '/' is
@@ -18,7 +19,7 @@ def refuse_if_there(out: Path) -> None:
     """Raises BadConfiguration where something lies at `out` already."""
     if out.exists() or out.is_symlink():
         raise BadConfiguration(
-            f"an export goes into a folder of its own; '{out}' is there already. Remove it, or name another: --out DIR"
+            f"an export goes into a folder of its own; {shown(out)} is there already. Remove it, or name another: --out DIR"
         )
 
 
@@ -41,7 +42,7 @@ def write_whole(out: Path, write: Callable[[Path], None]) -> None:
             raise
     except OSError as error:
         raise BadConfiguration(
-            f"an export is written below the run's folder, or where --out says; '{out}' could not be written "
+            f"an export is written below the run's folder, or where --out says; {shown(out)} could not be written "
             f"({error.strerror}). Name a folder that can be written and has room: --out DIR"
         ) from error
 

@@ -27,7 +27,7 @@ from aiperf.export.figures import (
 from aiperf.export.files import File
 from aiperf.export.record import RunRecord, Trial
 from aiperf.plain import plain
-from aiperf.report.words import morphs
+from aiperf.report.changes import morphs
 
 STORE = "mlruns"
 _RUNNING, _SCHEDULED, _FINISHED, _FAILED, _KILLED = 1, 2, 3, 4, 5

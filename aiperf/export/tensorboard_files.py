@@ -36,7 +36,7 @@ from aiperf.export.figures import (
 from aiperf.export.files import File
 from aiperf.export.record import RunRecord, Trial
 from aiperf.plain import plain
-from aiperf.report.words import morphs
+from aiperf.report.changes import morphs
 
 _STATUS = {
     "finished": api_pb2.STATUS_SUCCESS,

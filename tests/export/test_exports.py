@@ -12,7 +12,7 @@ from typing import Any
 
 import optuna
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
@@ -62,7 +62,7 @@ def tensorboard_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> 
     written(record, "tensorboard", out)
     standing = evaluations(events)
     folders = {int(path.name): path for path in (out / "trials").glob("*")}
-    assert sorted(folders) == [each.number for each in events if isinstance(each, TrialProposed)]
+    assert sorted(folders) == sorted(each.number for each in events if isinstance(each, TrialProposed))
     for number, path in folders.items():
         reader = EventAccumulator(str(path), size_guidance={"tensors": 0})
         reader.Reload()
@@ -179,7 +179,12 @@ def test_every_tool_has_a_reader_here() -> None:
     assert AGREES.keys() == TOOLS.keys()
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=4,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller run tells no more, and each costs seconds
+)
 @given(seed=st.integers(0, 2**32), share=st.sampled_from([1.0, 0.5]))
 def test_each_tool_reads_what_the_journal_of_any_run_says(folder: Callable[[], Path], seed: int, share: float) -> None:
     run = any_run(folder(), seed, share)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import json
 import math
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -55,25 +64,29 @@ def written(record: RunRecord, name: str, out: Path) -> Path:
 
 
 def tensorboard_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
-    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams import metadata
-    from tensorboard.util import tensor_util
 
     written(record, "tensorboard", out)
     standing = evaluations(events)
     folders = {int(path.name): path for path in (out / "trials").glob("*")}
     assert sorted(folders) == sorted(each.number for each in events if isinstance(each, TrialProposed))
     for number, path in folders.items():
-        reader = EventAccumulator(str(path), size_guidance={"tensors": 0})
+        reader = EventAccumulator(str(path), size_guidance={"scalars": 0})
         reader.Reload()
         for tag in ("accuracy", "training_loss") if number in standing else ():
-            assert [
-                (each.wall_time, each.step, tensor_util.make_ndarray(each.tensor_proto).item())
-                for each in reader.Tensors(tag)
-            ] == [(record.unix(each.at), epoch, getattr(each, tag)) for epoch, each in sorted(standing[number].items())]
+            assert [(each.wall_time, each.step, each.value) for each in reader.Scalars(tag)] == [
+                (record.unix(each.at), epoch, single(getattr(each, tag)))
+                for epoch, each in sorted(standing[number].items())
+            ]
         content = reader.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
         hparams = metadata.parse_session_start_info_plugin_data(content).hparams
         assert hparams["batch_size"].number_value == facts_of(record, number).batch_size
+
+
+def single(value: float) -> float:
+    """As single precision has it, in which TensorBoard keeps scalars."""
+    return float(np.float32(value))
 
 
 def mlflow_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
@@ -180,7 +193,7 @@ def test_every_tool_has_a_reader_here() -> None:
 
 
 @settings(
-    max_examples=4,
+    max_examples=3,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller run tells no more, and each costs seconds
@@ -237,6 +250,35 @@ def test_optuna_dashboard_opens_the_storage(tmp_path: Path, folder: Callable[[],
     told = called(app, "/api/studies")
     assert "resumed" in told or record_of(run).title in told
     assert '"state"' in called(app, "/api/studies/0?after=0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load_fast", ["true", "false"])
+def test_tensorboard_serves_scalars_by_either_loader(tmp_path: Path, load_fast: str) -> None:
+    run = recorded(tmp_path / "run", "resumed-v5")
+    record = record_of(run)
+    out = export(run, "tensorboard", tmp_path / "out")
+    words = ["--logdir", str(out), "--port", "0", "--load_fast", load_fast, "--reload_interval", "1"]
+    server = subprocess.Popen([sys.executable, "-m", "tensorboard.main", *words], stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stderr is not None
+        address = next(found for line in server.stderr if (found := re.search(r"http://localhost:\d+/", line)))[0]
+        number = next(trial.facts.number for trial in record.trials if trial.evaluations)
+        sub_run = next(path.name for path in (out / "trials").iterdir() if int(path.name) == number)
+        query = f"{address}data/plugin/scalars/scalars?run=trials/{sub_run}&tag=accuracy"
+        shown: list[list[float]] = []
+        until = time.monotonic() + 120
+        while not shown and time.monotonic() < until:  # it reads the files while it serves
+            time.sleep(0.5)
+            with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(query, timeout=60) as answer:
+                shown = json.load(answer)
+        trial = next(trial for trial in record.trials if trial.facts.number == number)
+        assert [(step, single(value)) for _, step, value in shown] == [
+            (each.epoch, single(each.accuracy)) for each in trial.standing
+        ]
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
 
 
 def called(app: Any, address: str) -> str:

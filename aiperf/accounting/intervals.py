@@ -33,6 +33,7 @@ _ROW = np.dtype(
 )
 _PACKED = struct.Struct("<4q10d")
 _pack = _PACKED.pack
+_ROW_BYTES = _PACKED.size
 _FLOPS_AND_WASTED = struct.Struct("<2d")
 assert _ROW.fields is not None and _ROW.itemsize == _PACKED.size, "a row is written and read in one form"
 _FLOPS_AT: int = _ROW.fields["flops"][1]
@@ -52,8 +53,9 @@ class Intervals:
 
         Gives the row's index.
         """
-        index = len(self)
-        self._rows += _pack(
+        rows = self._rows
+        index = len(rows) // _ROW_BYTES
+        rows += _pack(
             work.worker,
             ranks,
             trial,
@@ -73,12 +75,12 @@ class Intervals:
 
     def waste(self, index: int) -> None:
         """What was counted in a row was done again: it is wasted."""
-        at = index * _PACKED.size + _FLOPS_AT
+        at = index * _ROW_BYTES + _FLOPS_AT
         flops, wasted = _FLOPS_AND_WASTED.unpack_from(self._rows, at)
         _FLOPS_AND_WASTED.pack_into(self._rows, at, 0.0, flops + wasted)
 
     def __len__(self) -> int:
-        return len(self._rows) // _PACKED.size
+        return len(self._rows) // _ROW_BYTES
 
     @property
     def worker(self) -> Whole:

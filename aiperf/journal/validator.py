@@ -117,8 +117,10 @@ class Validator:
             raise Unlawful(f"time never runs back; after {self._at!r} s follows {at!r} s")
         if self._is_over and type(event) is not RunResumed:
             raise Unlawful(f"nothing but a resume follows the end of a run; found {type(event).__name__}")
-        if type(event) is Progress:  # nearly all lines
+        if type(event) is Progress:  # nearly all lines are of these two
             self._work(event, event)
+        elif type(event) is EpochFinished and self._schema != 1:
+            self._epoch(event)
         else:
             self._other(event)
         self._at = at
@@ -387,7 +389,7 @@ class Validator:
         if not trial.has_worked:  # else its word came after those of its work
             trial.worked = event.at
 
-    def _work(self, event: Progress | EpochFinished, work: Work) -> None:
+    def _work(self, event: Progress | EpochFinished, work: Work) -> _Trial:
         trial = self._trials.get(event.trial)
         if trial is None or trial.attempt != event.attempt or trial.worker is None:
             self._running(event.trial, event.attempt)
@@ -404,17 +406,12 @@ class Validator:
             )
         trial.worked, trial.has_worked = end, True
         training, validation = work.training_images, work.validation_images
-        trial.training_images += training
-        trial.validation_images += validation
-        if (
-            training < 0
-            or validation < 0
-            or trial.training_images > self._training_images
-            or trial.validation_images > self._validation_images
-        ):
+        trained = trial.training_images = trial.training_images + training
+        validated = trial.validation_images = trial.validation_images + validation
+        if training < 0 or validation < 0 or trained > self._training_images or validated > self._validation_images:
             raise Unlawful(
                 f"an epoch is at most {self._training_images} training and {self._validation_images} validation images; "
-                f"found {training!r} and {validation!r}, {trial.training_images} and {trial.validation_images} in all"
+                f"found {training!r} and {validation!r}, {trained} and {validated} in all"
             )
         length = end - start
         if not (
@@ -428,13 +425,15 @@ class Validator:
             raise Unlawful(
                 f"nothing in an interval took longer than its {length!r} s, or less than none; found {spent}"
             )
+        return trial
 
     def _epoch(self, event: EpochFinished) -> None:
         if event.interval is not None:
-            self._work(event, event.interval)
-        trial = self._running(event.trial, event.attempt)
-        if event.epoch != trial.epoch:
-            raise Unlawful(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
+            trial = self._work(event, event.interval)
+        else:
+            trial = self._running(event.trial, event.attempt)
+            if event.epoch != trial.epoch:
+                raise Unlawful(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
         if not 0 <= event.accuracy <= 1:
             raise Unlawful(f"an accuracy lies between 0 and 1; found {event.accuracy!r}")
         if trial.epochs is not None and event.epoch > trial.epochs:

@@ -48,7 +48,8 @@ def evolve(run: Run, event: AnyEvent) -> None:
     Raises:
         EventRefused: it does not fit the state of its trial or of its worker. The run is as it was.
     """
-    if not (type(event) is Progress and event.trial in run.running):  # nearly all events fit, by this one look
+    # Nearly all events fit, by this one look.
+    if not ((type(event) is EpochFinished or type(event) is Progress) and event.trial in run.running):
         check_that_it_fits(run, event)
     run.lines += 1
     if event.at > run.at:

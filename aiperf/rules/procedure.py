@@ -57,7 +57,11 @@ def nears_its_end(schedule: ScheduleConf, round_: int, losses: Sequence[float]) 
 
     That is when the proposal for its worker's next round is asked for.
     """
-    return end_of_trial(schedule, round_, [*losses, float("inf")]) is not None
+    epochs, still = len(losses) + 1, patience(schedule, round_)
+    if epochs >= epoch_limit(schedule, round_):
+        return True
+    # An epoch that improves nothing is one more of those that did not; few epochs cannot be so many.
+    return epochs >= still and has_stopped_improving(losses, still - 1, schedule.improvement)
 
 
 def ends_interval(since: float, left: float, every: float) -> bool:

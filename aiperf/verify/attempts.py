@@ -16,7 +16,6 @@ from aiperf.journal.events import (
     Progress,
     TrialPrepared,
     TrialStarted,
-    Work,
     WorkerJoined,
 )
 
@@ -71,18 +70,15 @@ class Attempts:
         }
 
     def _progress(self, event: Progress) -> None:
-        self._work(event.trial, event)
-
-    def _work(self, trial: int, work: Work) -> None:
-        attempt = self.running[trial]
-        attempt.worked, attempt.has_worked = work.end, True
-        attempt.training_images += work.training_images
-        attempt.validation_images += work.validation_images
+        attempt = self.running[event.trial]
+        attempt.worked, attempt.has_worked = event.end, True
+        attempt.training_images += event.training_images
+        attempt.validation_images += event.validation_images
 
     def _epoch(self, event: EpochFinished) -> None:
-        if event.interval is not None:
-            self._work(event.trial, event.interval)
         attempt = self.running[event.trial]
+        if event.interval is not None:
+            attempt.worked, attempt.has_worked = event.interval.end, True
         attempt.training_images = attempt.validation_images = 0
 
     def _started(self, event: TrialStarted) -> None:

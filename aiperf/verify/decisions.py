@@ -68,11 +68,12 @@ class Decisions:
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         """The event, and the run as it stands before it."""
+        goes_with = self._goes_with
+        if type(event) is EpochFinished and goes_with is None and not self._called_for and self._due_since is None:
+            return  # nearly all lines
         if self._agenda is not None and isinstance(event, TrialProposed | TrialRejected):
             return  # the driver's own answer to the request before it
-        goes_with, self._goes_with = self._goes_with, None
-        if type(event) is EpochFinished and not self._called_for and self._due_since is None:
-            return  # nearly all lines
+        self._goes_with = None
         if isinstance(event, CheckpointDropped) and event.trial == goes_with:
             return
         if isinstance(event, RunResumed) or _is_of_silence(event):

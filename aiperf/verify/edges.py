@@ -6,6 +6,7 @@ whose intervals are long against a step; where epochs are as short as a word may
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from aiperf.journal.events import EpochFinished, Progress, RunStarted, Work
@@ -29,13 +30,14 @@ class Edges:
     def __init__(self, attempts: Attempts) -> None:
         self._running = attempts.running
         self._notes = Notes("window edges", LAW, "intervals over an edge")
-        self._edges: tuple[float, ...] = ()
+        self._edge = math.inf
+        """The window's beginning; inf: there is no warm-up."""
         self._late: list[tuple[int, float, str]] = []
         """Lines, seconds and words."""
 
     def handlers(self) -> Mapping[type, Handler]:
         """See `Check`."""
-        return {RunStarted: self._started, Progress: self._progress, EpochFinished: self._epoch}
+        return {RunStarted: self._started, Progress: self._interval, EpochFinished: self._interval}
 
     def checked(self) -> Checked:
         """See `Check`. One word may be late for many a reason; most of them are not."""
@@ -47,24 +49,21 @@ class Edges:
         return notes.checked()
 
     def _started(self, line: int, event: RunStarted) -> None:
-        self._edges = (event.warmup_seconds,) if event.warmup_seconds > 0 else ()
+        if event.warmup_seconds > 0:
+            self._edge = event.warmup_seconds
 
-    def _progress(self, line: int, event: Progress) -> None:
-        self._look(line, event.trial, event)
-
-    def _epoch(self, line: int, event: EpochFinished) -> None:
-        if event.interval is not None:
-            self._look(line, event.trial, event.interval)
-
-    def _look(self, line: int, trial: int, work: Work) -> None:
-        for edge in self._edges:
-            if not work.start < edge < work.end:
-                continue
-            self._notes.examined += 1
-            attempt = self._running[trial]
-            images = work.training_images + work.validation_images
-            step = (work.end - work.start) * min(1.0, attempt.batch_size * attempt.ranks / max(1, images))
-            late = work.end - edge
-            if late > LATE_SECONDS + STEPS * step:
-                said = f"trial {trial}: its interval goes on for {late:.3f} s after {edge:g} s; a step is {step:.3f} s"
-                self._late.append((line, late, said))
+    def _interval(self, line: int, event: Progress | EpochFinished) -> None:
+        work: Work | None = event if type(event) is Progress else event.interval
+        if work is None or not work.start < self._edge < work.end:
+            return  # nearly all
+        self._notes.examined += 1
+        attempt = self._running[event.trial]
+        images = work.training_images + work.validation_images
+        step = (work.end - work.start) * min(1.0, attempt.batch_size * attempt.ranks / max(1, images))
+        late = work.end - self._edge
+        if late > LATE_SECONDS + STEPS * step:
+            said = (
+                f"trial {event.trial}: its interval goes on for {late:.3f} s after {self._edge:g} s; "
+                f"a step is {step:.3f} s"
+            )
+            self._late.append((line, late, said))

@@ -50,12 +50,13 @@ class Images:
         self._simulated = event.simulated
 
     def _epoch(self, line: int, event: EpochFinished) -> None:
-        notes, attempt = self._notes, self._attempts.running[event.trial]
-        notes.examined += 1
-        done = (attempt.training_images, attempt.validation_images)
-        if event.interval is not None:
-            done = (done[0] + event.interval.training_images, done[1] + event.interval.validation_images)
-        self._look_at_images(line, event, attempt, done)
+        attempt, work = self._attempts.running[event.trial], event.interval
+        self._notes.examined += 1
+        training, validation = attempt.training_images, attempt.validation_images
+        if work is not None:
+            training, validation = training + work.training_images, validation + work.validation_images
+        if not (self._simulated and training == self._training and validation == self._validation):
+            self._look_at_images(line, event, attempt, (training, validation))
         if not self._simulated:
             self._look_at_results(line, event)
 

@@ -31,7 +31,7 @@ class Intervals:
 
     def handlers(self) -> Mapping[type, Handler]:
         """See `Check`."""
-        return {Progress: self._progress, EpochFinished: self._epoch, RunStarted: self._started}
+        return {Progress: self._interval, EpochFinished: self._interval, RunStarted: self._started}
 
     def checked(self) -> Checked:
         """See `Check`."""
@@ -40,17 +40,12 @@ class Intervals:
     def _started(self, line: int, event: RunStarted) -> None:
         self._has_parts = event.proposal_rules >= PARTS_FROM_RULES
 
-    def _progress(self, line: int, event: Progress) -> None:
-        self._look(line, event, event)
-
-    def _epoch(self, line: int, event: EpochFinished) -> None:
-        if event.interval is not None:
-            self._look(line, event, event.interval)
-
-    def _look(self, line: int, event: Progress | EpochFinished, work: Work) -> None:
-        notes = self._notes
+    def _interval(self, line: int, event: Progress | EpochFinished) -> None:
+        work: Work | None = event if type(event) is Progress else event.interval
+        if work is None:
+            return
+        notes, start, end, worked = self._notes, work.start, work.end, self._running[event.trial].worked
         notes.examined += 1
-        start, end, worked = work.start, work.end, self._running[event.trial].worked
         if start != worked:
             notes.add(line, LAW, f"trial {event.trial}: it begins at {start!r} s; the one before ended at {worked!r} s")
         if end != event.at and end != max(event.at, start):

@@ -34,7 +34,7 @@ class Results:
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         """The event, and the run as it stands before it."""
-        if isinstance(event, EpochFinished):
+        if type(event) is EpochFinished:
             trial = run.trials[event.trial]
             assert trial.worker is not None, "the reader has seen to it"
             if run.workers[trial.worker].nears_end:  # else it cannot have been over

@@ -7,7 +7,9 @@ From the journal alone, with what lies beside it where it does. A pass over all 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from aiperf.journal.journal import NAME
 from aiperf.system.log import files
 from aiperf.verify import sample as drawing
 from aiperf.verify.finding import Checked, Verification
-from aiperf.verify.lines import Lines, read_lines
+from aiperf.verify.lines import read_lines
 from aiperf.verify.recorders import recorders
 from aiperf.verify.rules_again import Looked, follow
 from aiperf.verify.scores import scores
@@ -43,22 +45,23 @@ def verify(path: Path, sample: int | None = drawing.DEFAULT, followed: Path | No
     """
     journal = path / NAME if path.is_dir() else path
     looked = looked_at(journal, sample, followed)
-    lines, by_rules = _both(journal, looked)
-    work_log = lines.work_log
-    return Verification(
-        path=str(path),
-        run=None if work_log.started is None else work_log.started.run,
-        lines=lines.lines,
-        chain=looked.chain,
-        is_whole=lines.is_whole,
-        sample=looked.proposals if lines.is_whole else (),
-        checks=(
-            *lines.checked,
-            *by_rules,
-            *(_of_the_whole(journal, work_log, looked.chain, sample) if lines.is_whole else ()),
-        ),
-        score=score(work_log) if work_log.started is not None and lines.is_whole else None,
-    )
+    with _following(journal, looked) as by_rules:
+        lines = read_lines(journal)
+        work_log = lines.work_log
+        # Before the other pass is waited for: it may take longer.
+        beside = _of_the_whole(journal, work_log, looked.chain, sample) if lines.is_whole else ()
+        found = score(work_log) if work_log.started is not None and lines.is_whole else None
+        return Verification(
+            path=str(path),
+            run=None if work_log.started is None else work_log.started.run,
+            lines=lines.lines,
+            chain=looked.chain,
+            is_whole=lines.is_whole,
+            sample=looked.proposals if lines.is_whole else (),
+            # Nothing by the rules where a line could not be read.
+            checks=(*lines.checked, *(by_rules() if lines.is_whole else ()), *beside),
+            score=found,
+        )
 
 
 def looked_at(journal: Path, sample: int | None, followed: Path | None = None) -> Looked:
@@ -76,19 +79,17 @@ def looked_at(journal: Path, sample: int | None, followed: Path | None = None) -
     )
 
 
-def _both(journal: Path, looked: Looked) -> tuple[Lines, tuple[Checked, ...]]:
-    """What came of both passes; nothing of the second where the first could not read the journal to its end."""
+@contextmanager
+def _following(journal: Path, looked: Looked) -> Iterator[Callable[[], tuple[Checked, ...]]]:
+    """Gives what waits for the pass by the rules. Of a long journal that begins now, in a process of its own."""
     if not journal.is_file() or journal.stat().st_size < LONG or len(os.sched_getaffinity(0)) < 2:
-        lines = read_lines(journal)
-        return lines, follow(journal, looked) if lines.is_whole else ()
+        yield lambda: follow(journal, looked)
+        return
     # Not a fork: whoever verifies may have threads.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as beside:
         following = beside.submit(follow, journal, looked)
-        lines = read_lines(journal)
-        if not lines.is_whole:
-            following.cancel()
-            return lines, ()
-        return lines, following.result()
+        yield following.result
+        following.cancel()
 
 
 def _of_the_whole(journal: Path, work_log: WorkLog, chain: str, sample: int | None) -> tuple[Checked, ...]:

@@ -17,7 +17,6 @@ from aiperf.rules.changes import hunger, transitions
 from aiperf.rules.procedure import nears_its_end
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
-from aiperf.rules.worker import Worker
 
 
 def started(run: Run, event: TrialStarted) -> None:
@@ -41,7 +40,8 @@ def started(run: Run, event: TrialStarted) -> None:
     trial.best_accuracy = max(trial.accuracies, default=0.0)
     trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)
     _begin_epoch(trial, event.epoch)
-    _look_whether_it_nears_its_end(run, worker, trial)
+    worker.nears_end = _may_be_over_after_an_epoch(run, trial)
+    hunger.update(run, worker)
 
 
 def prepared(run: Run, event: TrialPrepared) -> None:
@@ -65,8 +65,14 @@ def batch_reduced(run: Run, event: BatchReduced) -> None:
 def worked(run: Run, event: Progress | EpochFinished, work: Work) -> None:
     """An interval of work was done."""
     trial = run.trials[event.trial]
-    if event.epoch != trial.current_epoch:
-        _begin_epoch(trial, event.epoch)
+    _add(trial, event.epoch, work)
+    trial.last_word = event.at
+    run.running.move_to_end(event.trial)
+
+
+def _add(trial: Trial, epoch: int, work: Work) -> None:
+    if epoch != trial.current_epoch:
+        _begin_epoch(trial, epoch)
     trial.training_images += work.training_images
     trial.validation_images += work.validation_images
     busy, communication, validation, input_, checkpoint = trial.sums
@@ -78,27 +84,30 @@ def worked(run: Run, event: Progress | EpochFinished, work: Work) -> None:
         checkpoint + work.checkpoint_seconds,
     )
     trial.interval_end, trial.has_worked = work.end, True
-    trial.last_word = event.at
-    run.running.move_to_end(event.trial)
 
 
 def epoch_finished(run: Run, event: EpochFinished) -> None:
     """An epoch came to its end, its last interval with it."""
+    trial, epoch, accuracy = run.trials[event.trial], event.epoch, event.accuracy
     if event.interval is not None:
-        worked(run, event, event.interval)
-    trial = run.trials[event.trial]
-    trial.epoch = event.epoch
+        _add(trial, epoch, event.interval)
+    trial.epoch = epoch
     trial.losses.append(event.validation_loss)
-    trial.accuracies.append(event.accuracy)
-    trial.best_accuracy = max(trial.best_accuracy, event.accuracy)
+    trial.accuracies.append(accuracy)
+    if accuracy > trial.best_accuracy:
+        trial.best_accuracy = accuracy
     if event.checkpoint:
-        trial.saved_epoch = event.epoch
+        trial.saved_epoch = epoch
     trial.last_word = event.at
     run.running.move_to_end(event.trial)
-    run.best_accuracy = event.accuracy if run.best_accuracy is None else max(run.best_accuracy, event.accuracy)
-    _begin_epoch(trial, event.epoch + 1)
+    if run.best_accuracy is None or accuracy > run.best_accuracy:
+        run.best_accuracy = accuracy
+    _begin_epoch(trial, epoch + 1)
     assert trial.worker is not None, "a trial that finishes an epoch has a worker"
-    _look_whether_it_nears_its_end(run, run.workers[trial.worker], trial)
+    worker, nears_end = run.workers[trial.worker], _may_be_over_after_an_epoch(run, trial)
+    if nears_end != worker.nears_end:  # nothing else of an epoch changes what its worker is short of
+        worker.nears_end = nears_end
+        hunger.update(run, worker)
 
 
 def checkpoint_written(run: Run, event: CheckpointWritten) -> None:
@@ -121,10 +130,9 @@ def heartbeat(run: Run, event: TrialHeartbeat) -> None:
     run.running.move_to_end(event.trial)
 
 
-def _look_whether_it_nears_its_end(run: Run, worker: Worker, trial: Trial) -> None:
+def _may_be_over_after_an_epoch(run: Run, trial: Trial) -> bool:
     # What follows is known beforehand: there is nothing to be asked for ahead.
-    worker.nears_end = trial.follows is None and nears_its_end(run.schedule, trial.round, trial.losses)
-    hunger.update(run, worker)
+    return trial.follows is None and nears_its_end(run.schedule, trial.round, trial.losses)
 
 
 def _begin_epoch(trial: Trial, epoch: int) -> None:

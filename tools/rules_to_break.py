@@ -444,7 +444,7 @@ PROCEDURE = (
     Rule(
         "a proposal is asked for when its worker's trial nears its end",
         "aiperf/rules/procedure.py",
-        'return end_of_trial(schedule, round_, [*losses, float("inf")]) is not None',
+        "return epochs >= still and has_stopped_improving(losses, still - 1, schedule.improvement)",
         "return True",
         (FRESH + "test_no_proposal_is_asked_for_before_the_epoch_after_which_a_trial_may_be_over",),
     ),

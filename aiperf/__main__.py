@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from aiperf import interrupts
+from aiperf import HOME, interrupts
 
 TYPE_CHECKING = False  # as typing has it, which takes its time to import
 if TYPE_CHECKING:
@@ -116,4 +116,6 @@ def _status() -> int:
 
 
 if __name__ == "__main__":
+    if sys.path[0] != HOME and not sys.flags.safe_path:
+        del sys.path[0]  # the working folder, which `python -m` puts there: no module in it is a library's
     script()

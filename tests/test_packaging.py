@@ -6,13 +6,24 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from aiperf.system.source import digest
+
 PROJECT = Path(__file__).parent.parent
 PACKAGES = ("aiperf", "morphism", "searchers", "cluster")
+
+SIMULATED = (
+    *("+cluster=simulated", "cluster.workers=4", "cluster.accelerators=1", "cluster.flops=2e9", "dataset=synthetic"),
+    *("dataset.image=8", "dataset.channels=1", "dataset.training_images=400", "dataset.validation_images=100"),
+    *("start=digits_small", "budget.batch=8", "searcher=random", "hpo=off", "schedule.duration_seconds=600"),
+    *("schedule.warmup_seconds=100", "schedule.epochs=[2]"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +32,22 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("wheel")
     sources = work / "sources"
     sources.mkdir()
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in (
+        "pyproject.toml",
+        "setup.py",
+        "MANIFEST.in",
+        "constraints.txt",
+        "CHANGELOG.md",
+        "README.md",
+        "LICENSE",
+    ):
         shutil.copy(PROJECT / name, sources)
     for package in (*PACKAGES, "conf"):
         shutil.copytree(PROJECT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (sources / "tools").mkdir()
+    shutil.copy(PROJECT / "tools" / "verify_standalone.py", sources / "tools")
+    (sources / "tests").mkdir()
+    shutil.copy(PROJECT / "tests" / "test_packaging.py", sources / "tests")
     options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", work, sources], check=True, capture_output=True
@@ -56,25 +79,109 @@ def test_the_wheel_brings_nothing_else(installed: Path) -> None:
     assert top == set(PACKAGES)
 
 
-def test_the_wheel_plans_a_run_from_any_folder(installed: Path, tmp_path: Path) -> None:
-    planned = subprocess.run(
-        [sys.executable, "-m", "aiperf", "dry_run=true"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def bare(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment in which pip has installed the wheel, and nothing else; its dependencies are those of this one."""
+    environment = tmp_path_factory.mktemp("bare") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    (wheel,) = installed.parent.glob("aiperf_cluster-*.whl")
+    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
+    python = str(environment / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", *options, str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True, env=_without_path())
+    (site,) = environment.glob("lib/python*/site-packages")
+    # a folder that a .pth file names has none of its own .pth files read: not that of this checkout's editable install
+    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return environment
 
-    assert planned.returncode == 0, planned.stderr
-    assert planned.stdout.startswith("data set     digits")
-    assert list(tmp_path.iterdir()) == []
+
+def _without_path() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+@pytest.fixture
+def a_users_folder(tmp_path: Path) -> Path:
+    """That of a Sphinx project with folders and modules called as ours are, none of which may be imported."""
+    folder = tmp_path / "project"
+    for package in ("conf", "searchers", "tests", "planning"):
+        (folder / package).mkdir(parents=True)
+        (folder / package / "__init__.py").write_text("raise RuntimeError('not ours')")
+    (folder / "morphism").mkdir()
+    (folder / "conf" / "config.yaml").write_text("defaults: [nothing]")
+    for module in ("conf.py", "cluster.py", "yaml.py", "msgspec.py"):
+        (folder / module).write_text("raise RuntimeError('not ours')")
+    return folder
+
+
+def _typed(folder: Path, *words: str | Path) -> str:
+    answer = subprocess.run(words, cwd=folder, env=_without_path(), capture_output=True, text=True, check=False)
+    assert answer.returncode in (0, 1) and "Traceback" not in answer.stderr, answer.stderr
+    return answer.stdout
+
+
+def test_installed_in_a_bare_environment_it_plans_and_runs_and_reports_in_any_folder(
+    bare: Path, a_users_folder: Path
+) -> None:
+    python, script = bare / "bin" / "python", bare / "bin" / "aiperf-cluster"
+
+    planned = _typed(a_users_folder, script, "dry_run=true")
+    _typed(a_users_folder, python, "-m", "aiperf", *SIMULATED)
+    (run,) = (a_users_folder / "runs").iterdir()
+    reported = _typed(a_users_folder, python, "-m", "aiperf", "report", run)
+    where = _typed(a_users_folder, script, "--version"), _typed(a_users_folder, python, "-m", "aiperf", "--version")
+
+    assert planned.startswith("data set     digits")
+    assert "simulated score" in reported and (run / "report.html").is_file()
+    assert where[0] == where[1] and f"SHA-256 {digest(PROJECT)}" in where[0]
+
+
+def test_help_names_the_program_as_it_was_called(bare: Path, tmp_path: Path) -> None:
+    for words in (("--help",), ("score", "--help")):
+        said = _typed(tmp_path, bare / "bin" / "aiperf-cluster", *words)
+
+        assert "aiperf-cluster" in said and "python -m aiperf" not in said
+
+
+def test_the_sources_make_the_same_wheel_and_hold_the_standalone_verifier(installed: Path, tmp_path: Path) -> None:
+    built = "from setuptools import build_meta; import sys; print(build_meta.build_sdist(sys.argv[1]))"
+    subprocess.run(
+        [sys.executable, "-c", built, tmp_path], cwd=installed.parent / "sources", check=True, capture_output=True
+    )
+    (packed,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (sources,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    built = built.replace("build_sdist", "build_wheel")
+    subprocess.run([sys.executable, "-c", built, tmp_path], cwd=sources, check=True, capture_output=True)
+
+    (wheel,) = tmp_path.glob("*.whl")
+    (first,) = installed.parent.glob("*.whl")
+    assert _held(wheel) == _held(first)
+    assert (sources / "tools" / "verify_standalone.py").is_file() and (sources / "constraints.txt").is_file()
+
+
+def _held(wheel: Path) -> dict[str, int]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {each.filename: each.CRC for each in archive.infolist() if not each.filename.endswith("RECORD")}
+
+
+HEAVY = {
+    *("torch", "torchvision", "ray", "horovod", "optuna", "hydra", "omegaconf", "antlr4", "numpy", "scipy", "sklearn"),
+    *("matplotlib", "PIL", "rich", "cryptography", "pynvml", "kubernetes", "pandas"),
+}
+"""What help, versions and refusals are answered without."""
 
 
 @pytest.mark.parametrize(
     ("words", "heavy"),
     [
-        (["--help"], {"torch", "ray", "optuna", "scipy", "sklearn", "matplotlib"}),
+        (["--help"], HEAVY),
+        (["score", "--help"], HEAVY),
+        (["rehearse", "--help"], HEAVY),
+        (["--version"], HEAVY),
+        (["duration=5"], HEAVY),
+        (["--dry-run"], HEAVY),
+        (["reprot"], HEAVY),
         (
             ["flops", "resnet50_v1", "--json"],
             {"torch", "ray", "optuna", "hydra", "numpy", "scipy", "sklearn", "matplotlib"},
@@ -83,7 +190,7 @@ def test_the_wheel_plans_a_run_from_any_folder(installed: Path, tmp_path: Path) 
         (["score", "nowhere"], {"torch", "ray", "optuna", "scipy", "sklearn", "matplotlib"}),
         (["dry_run=true"], {"torch", "ray", "optuna", "scipy", "matplotlib"}),
     ],
-    ids=["help", "flops", "morph", "score", "plan"],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_only_answers_loads_no_heavy_library(words: list[str], heavy: set[str], tmp_path: Path) -> None:
     asked = (

@@ -12,6 +12,7 @@ from pathlib import Path
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
 from aiperf.train.checkpoint_files import CheckpointFolder, trial_of
+from aiperf.train.kept import KEPT
 
 _OVER = frozenset({TrialState.FINISHED, TrialState.FAILED, TrialState.REJECTED, TrialState.WITHDRAWN})
 NAMED = 8
@@ -33,6 +34,8 @@ def leftover(run: Run, names: Iterable[str]) -> Leftover:
     dropped: set[int] = set()
     unknown: list[str] = []
     for name in sorted(names):
+        if name == KEPT:
+            continue
         trial = run.trials.get(number) if (number := trial_of(name)) is not None else None
         if trial is None:
             unknown.append(name)

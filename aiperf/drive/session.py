@@ -13,6 +13,7 @@ import msgspec
 from aiperf import interrupts
 from aiperf.accounting.work_log import WorkLog
 from aiperf.config import RunConf, from_plain
+from aiperf.drive.checkpoint_clearing import clear, forget
 from aiperf.drive.checkpoint_sweep import sweep
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
@@ -99,6 +100,7 @@ def run_session(
         journal.append([first, *checks])
         already = host_time().boot_seconds - began.boot_seconds
         _drive(plan.conf, folder, standing, journal, executor_of, already, after_turn)
+    clear(standing.run, folder, plan.conf.storage.checkpoints)
     return folder
 
 
@@ -198,9 +200,11 @@ def resume(
         for event in lines:
             standing.take(event)
         journal.append(lines)
-        if (told := sweep(standing.run, found.folder / CHECKPOINTS)) is not None:
-            print(told)
+        for told in (forget(found.folder), sweep(standing.run, found.folder / CHECKPOINTS)):
+            if told is not None:
+                print(told)
         _drive(found.conf, found.folder, standing, journal, executor_of, resumed.at, after_turn)
+    clear(standing.run, found.folder, found.conf.storage.checkpoints)
     return found.folder
 
 

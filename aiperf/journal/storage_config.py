@@ -8,6 +8,8 @@ from pathlib import Path
 from aiperf.errors import BadConfiguration
 
 SHARED, LOCAL = "shared", "local:"
+KEEP = ("best", "all", "none")
+"""What of the checkpoints may stay after the end."""
 
 
 @dataclass
@@ -22,11 +24,20 @@ class StorageConf:
     """shared: written in the run's folder, each second. local: on the own disk of each worker's host, and shipped to the run's
     folder at the end of each trial and of the worker."""
 
+    checkpoints: str = "best"
+    """What stays of them once a run's time is over: the best one with its graph file, all, or none. A run that ended before
+    its time keeps all, since it can be resumed."""
+
     def check(self) -> None:
         """Raises BadConfiguration where a place is none."""
         self.local_journal()
         if self.telemetry not in (SHARED, "local"):
             raise BadConfiguration(f"storage.telemetry is 'shared' or 'local'; found {self.telemetry!r}")
+
+        if self.checkpoints not in KEEP:
+            raise BadConfiguration(
+                f"storage.checkpoints is one of {', '.join(map(repr, KEEP))}; found {self.checkpoints!r}"
+            )
 
     @property
     def is_telemetry_local(self) -> bool:

@@ -21,6 +21,7 @@ from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.energy import EnergyFacts
 from aiperf.system.telemetry import RunWarning, Telemetry
+from aiperf.train.kept import KeptCheckpoints
 
 SCHEMA = "aiperf-report"
 """The name of report.json's form."""
@@ -401,6 +402,8 @@ class Report:
     tree: Tree
     architecture: Architecture | None
     telemetry: Telemetry | None
+    checkpoints: KeptCheckpoints | None = None
+    """What stands of the checkpoints after the end; None: nobody has said."""
     """None: not measured, or nothing was recorded in the window."""
     energy: EnergyFacts | None
     """By counters, samples and external meters, with FLOPS/W and its level. None: no power was measured."""

@@ -188,11 +188,15 @@ def _architecture(report: Report, picture: Picture) -> str:
     # An image of its own: the drawing brings its own style sheet, which must not reach the page's.
     encoded = base64.b64encode(picture.svg.encode()).decode()
     return (
-        f"{lineage}<figure class='architecture'>"
+        f"{lineage}{_kept(report)}<figure class='architecture'>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Best architecture">'
         f'<img src="data:image/svg+xml;base64,{encoded}" alt="{text(picture.described)}"></div>'
         f"<figcaption>{text(picture.caption)}</figcaption></figure>"
     )
+
+
+def _kept(report: Report) -> str:
+    return "" if report.checkpoints is None else f"<p>Checkpoints: {text(words.checkpoints(report.checkpoints))}.</p>"
 
 
 def _trials(report: Report) -> str:

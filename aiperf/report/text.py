@@ -46,6 +46,8 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
         yield f"  {power}"
     if (report.availability.share or 1.0) < FULL:
         yield f"  {words.availability_meaning(report).removesuffix('.')}"
+    if report.checkpoints is not None:
+        yield f"  checkpoints: {words.checkpoints(report.checkpoints)}"
     if score.wasted_flops:
         yield f"  wasted {units.operations(score.wasted_flops)}: done again after a loss, and in no score"
     for warning in report.warnings[:MOST_WARNINGS]:

@@ -26,6 +26,7 @@ from aiperf.report.gather import Spans, gather
 from aiperf.system import telemetry
 from aiperf.system.meters import Meter, read_meters
 from aiperf.typed import command
+from aiperf.train.kept import kept
 from aiperf.units import count, share
 from morphism.draw import svg
 
@@ -64,7 +65,7 @@ def report_of(run_folder: Path) -> Report:
         return summed if summed.workers or summed.damaged else None
 
     with _no_cycles_sought():
-        return gather(read(run_folder), measured, metered)
+        return dataclasses.replace(gather(read(run_folder), measured, metered), checkpoints=kept(run_folder))
 
 
 @contextmanager

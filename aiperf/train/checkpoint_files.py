@@ -35,6 +35,16 @@ def trial_of(name: str) -> int | None:
     return int(found["trial"]) if found else None
 
 
+def checkpoint_of(name: str) -> tuple[int, int] | None:
+    """Trial and epoch of a whole checkpoint; None: it is none.
+
+    >>> checkpoint_of("trial-7.epoch-3.safetensors"), checkpoint_of(".trial-7.epoch-3.safetensors.4711.tmp")
+    ((7, 3), None)
+    """
+    found = _NAME.fullmatch(name)
+    return (int(found["trial"]), int(found["epoch"])) if found else None
+
+
 def is_of_old_form(path: Path) -> bool:
     """Whether a release up to 0.2 wrote the file."""
     return path.suffix == _ENDS[1]

@@ -158,15 +158,8 @@ def test_what_is_said_reads_well_with_files_that_could_not_be_removed() -> None:
 def test_the_network_that_a_real_run_leaves_has_the_accuracy_that_its_journal_says(tmp_path: Path) -> None:
     """A run of one worker in this process, ended by its time as the driver sees it."""
     (tmp_path / "start.json").write_text(encode(plain_graph()))
-    conf = configure(
-        [
-            *TINY,
-            "executor=inline",
-            f"runs={tmp_path / 'runs'}",
-            f"start={tmp_path / 'start.json'}",
-            "schedule.duration_seconds=4",
-        ]
-    )
+    words = [*TINY, "executor=inline", f"runs={tmp_path / 'runs'}", f"start={tmp_path / 'start.json'}"]
+    conf = configure([*words, "schedule.duration_seconds=6", "schedule.warmup_seconds=0"])
 
     with machines(conf) as executor_of:
         folder = run_session(make_plan(conf, this_machine(conf)), executor_of, lambda driver: None)

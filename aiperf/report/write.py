@@ -25,8 +25,8 @@ from aiperf.report.facts import Report
 from aiperf.report.gather import Spans, gather
 from aiperf.system import telemetry
 from aiperf.system.meters import Meter, read_meters
-from aiperf.typed import command
 from aiperf.train.kept import kept
+from aiperf.typed import command
 from aiperf.units import count, share
 from morphism.draw import svg
 

@@ -12,7 +12,9 @@ from aiperf.config import configure
 from aiperf.data.opening import open_data
 from aiperf.drive.checkpoint_clearing import best_of, clear, forget
 from aiperf.drive.checkpoint_sweep import sweep
+from aiperf.drive.driver import Driver
 from aiperf.drive.machines import machines
+from aiperf.drive.run_clock import WallClock
 from aiperf.drive.session import run_session
 from aiperf.journal.events import AnyEvent, CheckpointDropped
 from aiperf.journal.journal import NAME, Journal
@@ -156,13 +158,17 @@ def test_what_is_said_reads_well_with_files_that_could_not_be_removed() -> None:
 
 
 def test_the_network_that_a_real_run_leaves_has_the_accuracy_that_its_journal_says(tmp_path: Path) -> None:
-    """A run of one worker in this process, ended by its time as the driver sees it."""
+    """A run of one worker in this process, whose time is up as soon as its first trial has finished."""
     (tmp_path / "start.json").write_text(encode(plain_graph()))
     words = [*TINY, "executor=inline", f"runs={tmp_path / 'runs'}", f"start={tmp_path / 'start.json'}"]
-    conf = configure([*words, "schedule.duration_seconds=6", "schedule.warmup_seconds=0"])
+    conf = configure([*words, "schedule.duration_seconds=36000"])
+
+    def end_after_a_trial(driver: Driver) -> None:
+        if driver.run.finished:
+            driver.clock = WallClock(36000.0)
 
     with machines(conf) as executor_of:
-        folder = run_session(make_plan(conf, this_machine(conf)), executor_of, lambda driver: None)
+        folder = run_session(make_plan(conf, this_machine(conf)), executor_of, end_after_a_trial)
 
     said = kept(folder)
     assert said is not None and said.best is not None and said.accuracy is not None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aiperf.accounting.convergence import StopRule, rest_at
 from aiperf.accounting.work_log import WorkLog
-from aiperf.drive.executor import Executor
+from aiperf.drive.executor import Executor, MeasuresAgain
 from aiperf.drive.run_clock import Clock
 from aiperf.errors import NoWorkers, RuntimeLost
 from aiperf.journal.events import (
@@ -54,6 +54,12 @@ TURN_SECONDS = 0.5
 """The longest wait for words, and so the longest delay of the live table and of the answer to Ctrl-C."""
 LINGER_SECONDS = 2.0
 """After the end, how long the driver waits for words that close intervals at the edge of the window."""
+UNDISTURBED = ("duration", "converged", "followed")
+"""Reasons of an end after which the processors are measured once more: nobody waits for the driver to be gone."""
+SHORTEST_MEASURED_SECONDS = 60.0
+"""A run that is declared to be shorter is not measured again: importing torch for it would take a good part of its time."""
+PEAKS_SECONDS = 60.0
+"""How long that may take at most."""
 
 
 @dataclass(slots=True)
@@ -259,7 +265,19 @@ class Driver:
             for word in words:
                 for event in self._interpret(word):
                     self._take(event)
-        self._take(RunEnded(at=self.clock.now(), reason=reason))
+        peaks = self._peaks_again() if reason in UNDISTURBED else {}
+        self._take(RunEnded(at=self.clock.now(), reason=reason, measured_matmul_flops=peaks))
+
+    def _peaks_again(self) -> dict[str, float]:
+        """What processors of workers without accelerators do now, by worker: after the window, when nothing trains."""
+        executor = self.executor
+        if self.run.duration < SHORTEST_MEASURED_SECONDS or not isinstance(executor, MeasuresAgain):
+            return {}
+        try:
+            found = executor.peaks_again(PEAKS_SECONDS, lambda: not self.interrupted)
+        except RuntimeLost:
+            return {}
+        return {str(worker): flops for worker, flops in sorted(found.items())}
 
 
 def train_order(run: Run, start: Start, now: float) -> Train:

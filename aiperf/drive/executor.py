@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from aiperf.journal.messages import Order, Word
 from searchers.history import Observation
@@ -33,4 +33,14 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Ends all work and releases everything. Words that were not read yet are lost."""
+        ...
+
+
+@runtime_checkable
+class MeasuresAgain(Protocol):
+    """What an executor may promise besides: its workers' processors are measured once more when the run is over."""
+
+    def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
+        """Ends those workers that measured their processors when they came up, and measures them: by worker, FLOPS of one
+        rank. Who has not answered in time, or when it is wanted no more, is left out. Nothing trains afterwards."""
         ...

@@ -500,6 +500,9 @@ class RunEnded(Event, frozen=True, kw_only=True):
     reason: str
     """'duration', 'interrupted', 'no workers', 'trials', 'no proposals', 'corrupt images' (more than dataset.corrupt_limit),
     'followed' (nothing is left of the followed run) or 'converged' (schedule.stop)."""
+    measured_matmul_flops: dict[str, float] = {}
+    """By worker, FLOPS of one rank: the matrix product of those without accelerators, measured once more after the window, when
+    nothing trained. WorkerJoined.machine has it from when each came up. Empty: not measured."""
 
 
 AnyEvent = (

@@ -139,6 +139,10 @@ class Validator:
             case RunEnded():
                 if event.reason == "duration" and event.at < self._duration:
                     raise Unlawful(f"a run's time is over after its {self._duration!r} s; it ended at {event.at!r} s")
+                for name, flops in event.measured_matmul_flops.items():
+                    is_known = name.isdecimal() and int(name) in self._seen_workers
+                    must(is_known, "what is measured after the end is a worker's that joined", repr(name))
+                    must(0 < flops <= LARGEST_COUNT, "a matrix product's rate is a number of FLOPS", repr(flops))
                 self._is_over, self._ended = True, event.reason
             case WorkerJoined():
                 self._joined(event)

@@ -324,6 +324,21 @@ class Proposals:
 
 
 @dataclass(frozen=True, slots=True)
+class PeakAgain:
+    """The matrix product of a worker's processors, measured when it came up and after the run's end; of one rank."""
+
+    worker: int
+    host: str
+    precision: str
+    first_flops: float
+    """FLOPS; what MFU is held against."""
+    again_flops: float
+    """FLOPS."""
+    change: float
+    """The second ÷ the first − 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Utilisation:
     """Model FLOPS utilisation by tensor count: convolutions and matrix products alone, inside the valid window.
 
@@ -402,6 +417,8 @@ class Report:
     tree: Tree
     architecture: Architecture | None
     telemetry: Telemetry | None
+    peaks_again: tuple[PeakAgain, ...] = ()
+    """Of workers without accelerators; empty: not measured again."""
     checkpoints: KeptCheckpoints | None = None
     """What stands of the checkpoints after the end; None: nobody has said."""
     """None: not measured, or nothing was recorded in the window."""

@@ -29,6 +29,7 @@ from aiperf.report.facts import (
     ErrorPoint,
     Hardware,
     Instantaneous,
+    PeakAgain,
     Proposals,
     Report,
     RunFacts,
@@ -40,6 +41,7 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.front import pareto_front
 from aiperf.report.losses import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings
+from aiperf.report.peaks_again import peak_warnings, peaks_again
 from aiperf.report.system import system_warnings
 from aiperf.report.trial_facts import trials
 from aiperf.report.utilisation import utilisation
@@ -88,6 +90,7 @@ def gather(
         measured = telemetry((inside.start, inside.end), clock_offsets(run.checks), lambda: spans(work_log, inside))
     metered = meters(run.started.started_unix, (inside.start, inside.end), end) if inside.seconds > 0 else ()
     used = utilisation(run, inside)
+    again = peaks_again(run.workers, work_log.ended)
     architecture = best_architecture(run)
     points = curve(work_log, CURVE_POINTS)
     spent = time_breakdown(work_log, inside)
@@ -111,7 +114,7 @@ def gather(
         no_score=no_score(work_log, result),
         breaches=breaches(judged),
         divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
-        warnings=_warnings(run, result, described, measured, energy, worked_until),
+        warnings=_warnings(run, result, described, measured, energy, worked_until, again),
         curve=points,
         instantaneous=_instantaneous(points),
         settled=settled(points, inside),
@@ -134,6 +137,7 @@ def gather(
         architecture=architecture,
         telemetry=measured,
         energy=energy,
+        peaks_again=again,
     )
 
 
@@ -307,10 +311,12 @@ def _warnings(
     measured: Telemetry | None,
     energy: EnergyFacts | None,
     worked_until: dict[int, float],
+    again: tuple[PeakAgain, ...],
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
     found = [RunWarning(text, "warning") for text in result.warnings]
     found += [] if run.torn is None else [RunWarning(run.torn, "warning")]
+    found += peak_warnings(again)
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
     found += system_warnings(described)
     if measured is not None:

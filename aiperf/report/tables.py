@@ -10,6 +10,7 @@ from aiperf import units
 from aiperf.report import changes, words
 from aiperf.report.facts import NodeFacts, Report, TrialFacts
 from aiperf.report.front import operations
+from aiperf.report.peaks_again import in_words
 
 MOST_TRIALS = 200
 """Trials in the page's table, the best first; all of them are in report.json."""
@@ -95,6 +96,7 @@ def result(report: Report) -> Table:
         ("trials finished", units.count(score.trials_finished), f"highest round {score.rounds}"),
         ("busy time", words.share(score.busy_share), "accelerator time in the window spent in steps"),
         ("MFU", words.share(used.mfu), _peak(report)),
+        *_again(report),
         ("MFU while busy", words.share(used.mfu_busy), "the same ÷ (peak per rank × busy time of all ranks)"),
         ("communication", words.share(used.communication_share), "of the busy time; not hidden by the backward pass"),
         ("gap between trials", words.seconds(used.gap_median_seconds), gap),
@@ -106,6 +108,14 @@ def result(report: Report) -> Table:
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
     return Table("result", "The run's figures", columns, tuple(_row(*row) for row in rows))
+
+
+def _again(report: Report) -> Iterable[tuple[str, str, str]]:
+    """The worker whose measured peak changed most."""
+    if report.peaks_again:
+        worst = max(report.peaks_again, key=lambda one: abs(one.change))
+        meaning = f"worker {worst.worker}: {in_words(worst)}; MFU is held against the first"
+        yield "measured peak again", f"{'+' if worst.change > 0 else ''}{units.share(worst.change)}", meaning
 
 
 def _at_random(report: Report) -> str:

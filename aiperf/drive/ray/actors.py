@@ -42,6 +42,7 @@ from aiperf.system import telemetry
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.recorder import Recorder
 from aiperf.system.shipping import Shipment
+from aiperf.train.peak_again import measured_again
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from searchers.history import History, Space
@@ -137,6 +138,9 @@ class WorkerHost:
         """When a dead one was replaced last."""
         self._shipment: Shipment | None = None
         self._ended = threading.Event()
+        self._ready: Ready | None = None
+        self._stopped = threading.Event()
+        """Its ranks have ended, and its recorder."""
 
     def stands(self) -> None:
         """Returns as soon as this actor has got its place."""
@@ -158,6 +162,7 @@ class WorkerHost:
                     self._group.close()
             finally:
                 self._recorder.stop()
+                self._stopped.set()
                 self._ship()
                 self._sender.flush()
 
@@ -202,7 +207,7 @@ class WorkerHost:
         return [HelperDown(worker=self._plan.worker, helper="recorder", reason=how)]
 
     def _pass_on(self, group: Group) -> None:
-        ready = group.start()
+        self._ready = ready = group.start()
         folders = folders_of(self._plan.folder, getattr(self._plan.dataset, "root", None))
         machine = msgspec.to_builtins(describe(folders))
         if ready.matmul_flops is not None:
@@ -243,6 +248,20 @@ class WorkerHost:
     def end(self) -> None:
         """Ends the worker."""
         self._ended.set()
+
+    def peak_again(self, seconds: float) -> float | None:
+        """Where its processors were measured when it came up: ends the worker, then measures them once more, in FLOPS of one
+        rank. None: they were not, or not within so many seconds."""
+        ready, hosts = self._ready, 1 + len(self._plan.others)
+        if ready is None or ready.matmul_flops is None:
+            return None
+        deadline = time.monotonic() + seconds
+        self._ended.set()
+        if not self._stopped.wait(seconds):
+            return None
+        ranks = max(1, ready.ranks // hosts)
+        threads = self._plan.trainer.threads or max(1, self._plan.cores // ranks)
+        return measured_again(ranks, threads, ready.precision, max(0.0, deadline - time.monotonic()))
 
 
 @ray.remote(num_cpus=0)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 SWITCH_SECONDS = 0.0005
 """How long the checkpoint's thread may keep the interpreter while the training wants it, each time that it has sent a word or
 waited for an exchange. Python's own 0.005 showed as idle time."""
-PEAK_SECONDS = 0.3
-"""For measuring the matrix product that a processor's utilisation is held against."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -151,6 +149,7 @@ def _kind(setup: Setup, context: RankContext) -> Kind:
 
 def _measured_peak(precision: str, threads: int) -> float:
     from aiperf.train.matmul_peak import CpuDataType, measured_matmul_flops
+    from aiperf.train.peak_again import PEAK_SECONDS
 
     assert precision in get_args(CpuDataType), "no processor computes in tf32"
     return measured_matmul_flops(cast(CpuDataType, precision), threads, PEAK_SECONDS)

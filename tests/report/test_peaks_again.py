@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aiperf.journal.events import AnyEvent, WorkerJoined
 from aiperf.errors import JournalDamaged
+from aiperf.journal.events import AnyEvent, WorkerJoined
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.report.gather import gather
 from aiperf.report.tables import result

@@ -21,11 +21,11 @@ from aiperf.accounting.score import score, window
 from aiperf.accounting.spans import spans
 from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.work_log import WorkLog, work_log
-from aiperf.journal.events import AnyEvent, RunStarted, TrialLost, WorkerLost
+from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, read
 from aiperf.simulate.audit.random_runs import play, random_case
-from tests.accounting.test_time_breakdown import LENGTH, RANKS, Life, parts, seconds, together
-from tests.journals import begun, ended, finished, interval, joined, one_trial, prepared, proposed, requested
+from tests.accounting.test_time_breakdown import LENGTH, RANKS, Life, lives, together
+from tests.journals import ended, finished, interval, one_trial, prepared
 
 PEAK = 1e4
 """FLOPS of one accelerator; training is of 10 images of 300 operations an interval, validation of 5 of 90."""
@@ -47,42 +47,6 @@ def fallen(kept: WorkLog, top: Top, planned: int | None = None) -> Waterfall | N
     found = score(kept).flops_per_second
     there = availability(kept, inside, inside.end, found).planned if planned is None else planned
     return waterfall(kept, inside, time_breakdown(kept, inside), there, found, top)
-
-
-@st.composite
-def lives(draw: st.DrawFn, worker: int) -> Life:
-    """A worker that comes, trains trials of which some are lost and begun again from their first epoch, and may go."""
-    life = Life(worker, 0.0)
-    life.spend("absent", draw(st.floats(0.0, 5.0)))
-    life.events.append(joined(worker, life.at, ranks=RANKS))
-    for trial in range(10 * worker, 10 * worker + draw(st.integers(1, 3))):
-        life.events += [requested(trial, worker, life.at), proposed(trial, life.at)]
-        life.spend("gap", draw(seconds))
-        life.events.append(begun(trial, life.at, worker=worker))
-        life.prepare(draw(seconds), draw(st.floats(0.0, 4.0)))
-        before, since = dict(life.truth), life.at
-        for _ in range(draw(st.integers(1, 3))):
-            life.work(trial, 1, 1, draw(parts))
-        attempt = 1
-        if draw(st.booleans()):
-            life.truth = before  # the epoch is begun again: all that time made nothing that counts
-            life.truth["done again"] = life.truth.get("done again", 0.0) + life.at - since
-            life.spend("lost", draw(seconds))
-            life.events.append(TrialLost(at=life.at, trial=trial, attempt=1, reason="killed"))
-            life.spend("gap", draw(seconds))
-            attempt = 2
-            life.events.append(begun(trial, life.at, attempt, worker, epoch=1))
-            life.prepare(draw(seconds), draw(st.floats(0.0, 4.0)))
-            life.work(trial, attempt, 1, draw(parts))
-        life.events.append(finished(trial, life.at, 0.5))
-    life.spend("gap", draw(seconds))
-    if draw(st.booleans()):
-        life.spend("gap", max(0.0, 6.0 - life.at))  # by then the other one has come
-        life.events.append(WorkerLost(at=life.at, worker=worker, reason="power"))
-        life.spend("absent", LENGTH - life.at)
-    else:
-        life.spend("gap", LENGTH - life.at)
-    return life
 
 
 def from_the_beginning(events: Sequence[AnyEvent]) -> WorkLog:
@@ -110,7 +74,7 @@ def adds_up(found: Waterfall, result: float) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(lives(0), lives(1), st.integers(0, 3))
+@given(lives(0, done_again=True), lives(1, done_again=True), st.integers(0, 3))
 def test_every_part_holds_the_time_that_was_really_spent_so(first: Life, second: Life, beyond: int) -> None:
     kept = from_the_beginning(together(first, second))
 
@@ -135,7 +99,7 @@ def test_every_part_holds_the_time_that_was_really_spent_so(first: Life, second:
 
 
 @settings(max_examples=25, deadline=None)
-@given(lives(0), lives(1))
+@given(lives(0, done_again=True), lives(1, done_again=True))
 def test_the_spans_of_a_worker_are_what_it_was_at_and_never_overlap(first: Life, second: Life) -> None:
     kept = from_the_beginning(together(first, second))
 
@@ -164,7 +128,7 @@ def test_the_spans_of_a_worker_are_what_it_was_at_and_never_overlap(first: Life,
 
 
 @settings(max_examples=15, deadline=None)
-@given(lives(0), lives(1), st.floats(0.5, 1.2))
+@given(lives(0, done_again=True), lives(1, done_again=True), st.floats(0.5, 1.2))
 def test_a_known_clock_parts_the_steps_into_clocks_and_kernels_and_moves_nothing_else(
     first: Life, second: Life, clock: float
 ) -> None:

@@ -83,8 +83,11 @@ parts = st.fixed_dictionaries(
 
 
 @st.composite
-def lives(draw: st.DrawFn, worker: int) -> Life:
-    """A worker that comes, trains some trials, is or is not lost at one of them, and may go before the end."""
+def lives(draw: st.DrawFn, worker: int, done_again: bool = False) -> Life:
+    """A worker that comes, trains some trials, is or is not lost at one of them, and may go before the end.
+
+    A lost trial goes on with its second epoch; `done_again`: with its first, and all of that so far made nothing that counts.
+    """
     life = Life(worker, 0.0)
     life.spend("absent", draw(st.floats(0.0, 5.0)))
     life.events.append(joined(worker, life.at, ranks=RANKS))
@@ -93,17 +96,20 @@ def lives(draw: st.DrawFn, worker: int) -> Life:
         life.spend("gap", draw(seconds))
         life.events.append(begun(trial, life.at, worker=worker))
         life.prepare(draw(seconds), draw(st.floats(0.0, 4.0)))
-        attempt = 1
+        before, since = dict(life.truth), life.at
         for _ in range(draw(st.integers(1, 3))):
-            life.work(trial, attempt, 1, draw(parts))
+            life.work(trial, 1, 1, draw(parts))
         if draw(st.booleans()):
+            if done_again:
+                life.truth = before
+                life.truth["done again"] = life.truth.get("done again", 0.0) + life.at - since
             life.spend("lost", draw(seconds))
             life.events.append(TrialLost(at=life.at, trial=trial, attempt=1, reason="killed"))
             life.spend("gap", draw(seconds))
-            attempt = 2
-            life.events.append(begun(trial, life.at, attempt, worker, epoch=2))
+            epoch = 1 if done_again else 2
+            life.events.append(begun(trial, life.at, 2, worker, epoch=epoch))
             life.prepare(draw(seconds), draw(st.floats(0.0, 4.0)))
-            life.work(trial, attempt, 2, draw(parts))
+            life.work(trial, 2, epoch, draw(parts))
         life.events.append(finished(trial, life.at, 0.5))
     life.spend("gap", draw(seconds))
     if draw(st.booleans()):

@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,9 +21,10 @@ import pytest
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed, TrialPrepared, WorkerJoined, WorkerLost
-from aiperf.journal.journal import NAME, read
+from aiperf.journal.journal import read
 from aiperf.simulate.audit.journal_audit import audit
 from tests.cluster.hosts_rig import REPOSITORY, HostsRig, hosts, missing
+from tests.cluster.run_on_hosts import begin, processes_on, until
 from tests.drive.processes import command_line
 from tests.drive.runs import small
 
@@ -54,10 +54,6 @@ class ClusterRun:
         self.rig = rig
         self.folder = folder
         folder.mkdir(parents=True)
-        self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AIPERF_"))},
-            "PYTHONPATH": str(REPOSITORY),
-        }
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def keep_up(self) -> None:
@@ -74,27 +70,10 @@ class ClusterRun:
                 continue
             of_head = ["drive", str(self.folder), "+cluster=slurm", "cluster.nodes=3", *words]
             command = of_head if place == 0 else ["join", str(self.folder)]
-            self._running[name] = self.rig.start(
-                name,
-                sys.executable,
-                "-m",
-                "aiperf",
-                *command,
-                output=self.folder / f"{name}.log",
-                directory=self.folder,
-                environment=self._environment,
-            )
+            self._running[name] = begin(self.rig, self.folder, name, *command)
 
     def until(self, happened: Callable[[list[AnyEvent]], bool], what: str) -> list[AnyEvent]:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            self.keep_up()
-            if (self.folder / NAME).exists():
-                events = list(read(self.folder))
-                if happened(events):
-                    return events
-            time.sleep(0.5)
-        raise AssertionError(f"{what}: not within {PATIENCE_SECONDS:.0f} s\n{self.logs()}")
+        return until(self.folder, happened, what, PATIENCE_SECONDS, self.keep_up, self.logs)
 
     def strike(self, target: str, draw: random.Random) -> None:
         worker_hosts = self.rig.names[1:]
@@ -105,7 +84,7 @@ class ClusterRun:
             self.rig.on(name)
             return
         deadline = time.monotonic() + PATIENCE_SECONDS  # a worker that was struck just now may still be on its way back
-        while not (pids := [pid for pid in self.on(name) if TARGETS[target] in command_line(pid)]):
+        while not (pids := [pid for pid in processes_on(self.rig, name) if TARGETS[target] in command_line(pid)]):
             assert time.monotonic() < deadline, f"no {target} on {name}\n{self.logs()}"
             self.keep_up()
             time.sleep(0.2)
@@ -119,24 +98,11 @@ class ClusterRun:
             process.wait(PATIENCE_SECONDS)
         return status
 
-    def on(self, name: str) -> list[int]:
-        """Processes of a host, but for its first."""
-        init = self.rig.init_of(name)
-        space = Path(f"/proc/{init}/ns/pid").readlink()
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if (process / "ns/pid").readlink() == space and (process / "stat").read_text().split(") ")[1][0] != "Z":
-                    found.append(int(process.name))
-            except OSError:
-                continue  # it has ended
-        return [pid for pid in found if pid != init]
-
     def left(self) -> list[str]:
         """What is still there, on any host."""
         found: list[str] = []
         for name in self.rig.names:
-            found += [f"{name}: {command_line(pid).decode(errors='replace')}" for pid in self.on(name)]
+            found += [f"{name}: {command_line(pid).decode(errors='replace')}" for pid in processes_on(self.rig, name)]
             script = (
                 f"find /tmp /dev/shm -mindepth 1 -not -path '{self.rig.folder}*' -not -path '{REPOSITORY}*'; ss -Hltn"
             )

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -33,13 +30,14 @@ from aiperf.journal.events import (
     WorkerLost,
     WorkerNotStarted,
 )
-from aiperf.journal.journal import NAME, read
+from aiperf.journal.journal import read
 from aiperf.report.gather import gather
 from aiperf.simulate.audit.journal_audit import audit
 from aiperf.system.log import Session
 from aiperf.system.log import read as read_telemetry
 from aiperf.train.collectives.horovod_choice import missing as horovod_missing
-from tests.cluster.hosts_rig import REPOSITORY, HostsRig, hosts, missing
+from tests.cluster.hosts_rig import HostsRig, hosts, missing
+from tests.cluster.run_on_hosts import begin, processes_on, until
 from tests.drive.processes import command_line
 from tests.drive.runs import small
 
@@ -70,10 +68,6 @@ class SpanningRun:
         self.rig = rig
         self.folder = rig.folder / "runs" / "span"
         self.folder.mkdir(parents=True)
-        self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AIPERF_"))},
-            "PYTHONPATH": str(REPOSITORY),
-        }
         options = small(
             "schedule.duration_seconds=7200",
             "schedule.epochs=[12,14,16]",
@@ -84,42 +78,21 @@ class SpanningRun:
             *words,
         )
         head, *others = rig.names
-        self.driver = self._begin(head, "drive", str(self.folder), "+cluster=slurm", "cluster.nodes=3", *options)
-        self.nodes = {name: self._begin(name, "join", str(self.folder)) for name in others}
-
-    def _begin(self, name: str, *words: str) -> subprocess.Popen[bytes]:
-        return self.rig.start(
-            name,
-            sys.executable,
-            "-m",
-            "aiperf",
-            *words,
-            output=self.folder / f"{name}.log",
-            directory=self.folder,
-            environment=self._environment,
+        self.driver = begin(
+            rig, self.folder, head, "drive", str(self.folder), "+cluster=slurm", "cluster.nodes=3", *options
         )
+        self.nodes = {name: begin(rig, self.folder, name, "join", str(self.folder)) for name in others}
 
     def until(
         self, happened: Callable[[list[AnyEvent]], bool], what: str, seconds: float = PATIENCE_SECONDS
     ) -> list[AnyEvent]:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            assert self.driver.poll() is None, self.logs()
-            if (self.folder / NAME).exists() and happened(events := list(read(self.folder))):
-                return events
-            time.sleep(0.5)
-        raise AssertionError(f"{what}: not within {seconds:.0f} s\n{self.logs()}")
+        return until(self.folder, happened, what, seconds, self.check_that_the_driver_goes_on, self.logs)
+
+    def check_that_the_driver_goes_on(self) -> None:
+        assert self.driver.poll() is None, self.logs()
 
     def ranks_on(self, name: str) -> list[int]:
-        space = Path(f"/proc/{self.rig.init_of(name)}/ns/pid").readlink()
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if (process / "ns/pid").readlink() == space and RANK in command_line(int(process.name)):
-                    found.append(int(process.name))
-            except OSError:
-                continue  # it has ended
-        return found
+        return [pid for pid in processes_on(self.rig, name) if RANK in command_line(pid)]
 
     def logs(self) -> str:
         own = [self.folder / f"{name}.log" for name in self.rig.names]

@@ -109,6 +109,10 @@ def _status() -> int:
     interrupts.unwind()
     try:
         return main()
+    except SystemExit as left:
+        if left.code != signal.SIGTERM:
+            raise
+        return 128 + signal.SIGTERM  # how Ray leaves while it is imported (Ray 2.60): see interrupts.set_again
     except Exception:
         if interrupts.received() is None:
             raise

@@ -43,6 +43,8 @@ def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
 def _end(work_log: WorkLog) -> str | None:
     """What ended it, where that was not its time."""
     assert work_log.started is not None
+    if work_log.ended is None and work_log.hosts_without_worker and not work_log.presences:
+        return None  # that no worker came up is all that there is to say
     if work_log.ended is None:
         return "the run has not ended: it goes on, or its driver was killed"
     at = duration(work_log.ended.at)

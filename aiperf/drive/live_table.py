@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -56,7 +57,7 @@ def table(view: LiveView, width: int, height: int, *, can_draw: bool = True) -> 
     head += _figures(view, width, can_stand=height >= 12)
     if roomy:
         head.append(Text())
-    counts = [_styled(part, "dim") for part in flowed(_counts(view), width)]
+    counts = [Text(part, "dim") for part in flowed(_counts(view), width)]
     room = height - len(head) - len(counts)
     lines = [*head, *_workers(view, width, room, can_draw), *counts]
     return lines[: max(0, height)]
@@ -104,16 +105,12 @@ def _figures(view: LiveView, width: int, *, can_stand: bool) -> list[Text]:
     lengths = [max(cell_len(name), cell_len(value)) for name, value, _ in figures]
     gap = next((gap for gap in (3, 2) if sum(lengths) + gap * (len(lengths) - 1) <= width), None)
     if can_stand and gap is not None:
-        names = Text((" " * gap).join(_padded(name, length) for (name, _, _), length in _zip(figures, lengths)), "dim")
-        values = Text(" " * gap).join(
-            [Text(_padded(value, length), style) for (_, value, style), length in _zip(figures, lengths)]
-        )
+        named = zip(figures, lengths, strict=True)
+        cells = [(_padded(name, length), Text(_padded(value, length), style)) for (name, value, style), length in named]
+        names = Text((" " * gap).join(name for name, _ in cells), "dim")
+        values = Text(" " * gap).join(value for _, value in cells)
         return [names, values]
     return [Text(part) for part in flowed([f"{name} {value}" for name, value, _ in figures], width)]
-
-
-def _zip(figures: Sequence[tuple[str, str, str]], lengths: Sequence[int]) -> list[tuple[tuple[str, str, str], int]]:
-    return list(zip(figures, lengths, strict=True))
 
 
 def flowed(parts: Sequence[str], width: int) -> list[str]:
@@ -161,7 +158,7 @@ COLUMNS = (
 def _workers(view: LiveView, width: int, room: int, can_draw: bool) -> list[Text]:
     """The heading and a line each for as many workers as there is room for; one line for those that are left out."""
     if not view.workers_present:
-        return [_styled(part, "yellow") for part in flowed([_starting(view)], width)][: max(0, room)]
+        return [Text(part, "yellow") for part in flowed([_starting(view)], width)][: max(0, room)]
     if room < 2:
         return []
     fit = room - 1
@@ -173,7 +170,8 @@ def _workers(view: LiveView, width: int, room: int, can_draw: bool) -> list[Text
     lines = _rows(chosen, width, can_draw) if chosen else []
     if left_out and chosen:
         more = f"and {units.count(left_out)} more worker{'' if left_out == 1 else 's'}"
-        lines += [_styled(part, "dim") for part in flowed([f"{more}; the worst are shown", more], width)[:1]]
+        fitting = (text for text in (f"{more}, those above are the worst", more) if cell_len(text) <= width)
+        lines += [Text(text, "dim") for text in islice(fitting, 1)]
     return lines
 
 
@@ -222,10 +220,6 @@ def _shortened(name: str, length: int) -> str:
 def _padded(text: str, length: int, is_right: bool = False) -> str:
     blank = " " * (length - cell_len(text))
     return blank + text if is_right else text + blank
-
-
-def _styled(text: str, style: str) -> Text:
-    return Text(text, style)
 
 
 # --- words

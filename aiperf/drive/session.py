@@ -274,8 +274,6 @@ def _drive(
     except RuntimeLost as lost:
         raise RunStopped(folder, str(lost)) from lost
     except NoWorkers as none:
-        if not standing.run.next_worker:
-            raise  # nothing was done that there would be to report, or to go on with
         raise RunStopped(folder, str(none)) from none
 
 

@@ -27,6 +27,10 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     if report.no_score is not None:
         yield report.no_score.in_words
         yield f"  next: {report.no_score.remedy}"
+        if not report.workers and not run.is_simulated:
+            if page is not None:
+                yield f"  report: {page}"
+            return  # there are no figures
     yield (
         f"{words.score_title(run)} {words.score(report)}"
         + (f" ({between})" if score.flops_per_second_interval else "")

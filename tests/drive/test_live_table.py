@@ -135,6 +135,7 @@ def test_workers_that_have_no_line_are_counted(count: int, size: tuple[int, int]
 
     shown = sum(re.match(r" *\d+  .*training", line) is not None for line in lines)
     (told,) = [line for line in lines if "more worker" in line] or [""]
+    assert told.count("more worker") <= 1
     assert shown == count or f"and {units.count(count - shown)} more worker" in told
     assert shown == count or shown >= 3
     assert len(lines) <= size[1] - 1

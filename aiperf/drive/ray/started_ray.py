@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aiperf import interrupts
 from aiperf.errors import RuntimeNotStarted
 from aiperf.system.control_groups import usable_processors
 
@@ -23,6 +24,7 @@ def started_ray(folder: Path, metrics_port: int | None = None, **options: Any) -
 
     from aiperf.drive.ray.daemons import Runtime
 
+    interrupts.set_again()
     with _without_last_words():
         with named_if_not_started("a run needs Ray on this machine, and it did not come up", _REMEDY):
             usual: dict[str, Any] = {

@@ -16,6 +16,9 @@ from aiperf.system import processes
 from aiperf.train.meeting_place import StoreAt
 from aiperf.train.ranks.protocol import Do, Failed, Setup
 
+LAST_LINES = 3
+LONGEST_LINE = 300
+"""Of its log, as a reason tells of it."""
 _ROOT = Path(__file__).resolve().parents[3]
 """Where the packages lie: the rank must find the same ones."""
 
@@ -83,9 +86,9 @@ class RankProcess:
         """How it ended, with the end of what it printed."""
         how = f"was ended by {self.signal.name}" if self.signal else f"ended with status {self._process.poll()}"
         with contextlib.suppress(OSError):
-            lines = self._log.read_text(errors="replace").strip().splitlines()
+            lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
             if lines and not self.signal:
-                how += f": {lines[-1]}"
+                how += f": {' | '.join(line[:LONGEST_LINE] for line in lines[-LAST_LINES:])}"
         return f"{how} (log: {self._log})" if not self.signal else how
 
     def stopped_for(self, now: float) -> float:

@@ -17,6 +17,8 @@ from aiperf.journal.journal import read
 from aiperf.journal.messages import NotStarted, Order, Word, WorkerDown, WorkerUp
 from aiperf.planning.plan import make_plan
 from aiperf.planning.this_machine import this_machine
+from aiperf.report.text import closing_lines
+from aiperf.report.write import report_of
 from searchers.history import Observation
 
 UP = WorkerUp(worker=0, host="a", ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={})
@@ -69,9 +71,13 @@ def test_a_run_whose_workers_are_all_gone_stops_with_the_reason_and_can_be_resum
     assert again.standing.run.next_worker == 1
 
 
-def test_a_run_that_never_had_a_worker_ends_with_the_reason_alone(tmp_path: Path) -> None:
-    with pytest.raises(NoWorkers, match="its devices are gone"):
+def test_a_run_that_never_had_a_worker_stops_with_the_reason_which_its_report_has_too(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match="its devices are gone") as stopped:
         run(tmp_path, VAIN)
+
+    first, second, *_ = closing_lines(report_of(stopped.value.folder))
+    assert first.startswith("not valid: no worker came up. ") and "no rank can be started" in first
+    assert f"resume={stopped.value.folder.name}" in second
 
 
 def test_a_file_in_the_runs_folder_asks_for_its_end(tmp_path: Path) -> None:

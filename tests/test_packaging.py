@@ -8,10 +8,12 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from aiperf.system.source import digest
 
@@ -163,6 +165,16 @@ def test_the_sources_make_the_same_wheel_and_hold_the_standalone_verifier(instal
 def _held(wheel: Path) -> dict[str, int]:
     with zipfile.ZipFile(wheel) as archive:
         return {each.filename: each.CRC for each in archive.infolist() if not each.filename.endswith("RECORD")}
+
+
+def test_every_dependency_has_a_lower_bound_that_what_is_pinned_keeps() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    lines = (PROJECT / "constraints.txt").read_text().splitlines()
+    pinned = {line.partition("==")[0].lower(): line.partition("==")[2] for line in lines if "==" in line}
+
+    for each in map(Requirement, project["dependencies"]):
+        assert [bound.operator for bound in each.specifier] == [">="], each
+        assert each.specifier.contains(pinned[each.name.lower()].partition(";")[0].strip()), each
 
 
 HEAVY = {

@@ -251,13 +251,15 @@ def _shown(phases: Phases) -> Iterator[Callable[[Driver], None]]:
 
 
 def _ended(folder: Path) -> int:
+    from aiperf.comparison.sections import following
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
     try:
         with Phases().phase("writing the report"):
             report = report_of(folder)
-            page = write(report, folder).page
+            beside = following(report, folder)
+            page = write(report, folder, beside=() if beside is None else (beside,)).page
     except ReportNotWritten:
         say(closing_lines(report))  # the run has ended, and has its score
         raise

@@ -89,7 +89,7 @@ def _header(report: Report) -> str:
     run, score = report.run, report.score
     about = "".join(f"<div><dt>{name}</dt><dd>{text(told)}</dd></div>" for name, told in head.lines(report))
     interval = words.score_interval(report)
-    missing = ' class="none"' if score.flops_per_second is None else ""
+    missing = ' class="none"' if score.flops_per_second is None or report.no_score is not None else ""
     error, _, floor = words.error(report).removesuffix(")").partition(" (")
     others = [
         ("regulated score", words.regulated(report), "−ln(error) × score"),

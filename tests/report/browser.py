@@ -37,7 +37,7 @@ class Tab:
         self.requests.clear()
         self.complaints.clear()
         self._page.set_viewport_size({"width": width, "height": height})
-        self._page.emulate_media(color_scheme=scheme)
+        self._page.emulate_media(color_scheme=scheme, media="screen")
         self._page.goto(page.resolve().as_uri())
 
     def ask(self, expression: str) -> Any:
@@ -57,10 +57,17 @@ class Tab:
         self._page.screenshot(path=path, full_page=True)
         return path
 
-    def print(self, path: Path) -> Path:
+    def print(self, path: Path, paper: Literal["A4", "Letter"] = "A4") -> Path:
         """The page as a printer gets it."""
-        self._page.pdf(path=path, prefer_css_page_size=True, print_background=False)
+        self._page.emulate_media(media="print")
+        self._page.pdf(path=path, format=paper, print_background=False)
         return path
+
+    def show_paper(self, width: int) -> None:
+        """What is shown, as it is laid out for paper of that width between its margins; until something else is shown."""
+        self._page.set_viewport_size({"width": width, "height": 1000})
+        self._page.emulate_media(media="print")
+        self.ask("document.querySelectorAll('details:not(.screen)').forEach(each => { each.open = true; })")
 
 
 @contextmanager

@@ -18,11 +18,15 @@ from aiperf.report.write import report_of, write
 from tests.report import browser as chromium
 from tests.report.browser import Tab
 from tests.report.journals import Shape, invented, many_workers
+from tests.report.test_written import LOST, planted
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(chromium.executable() is None, reason="no Chromium: apt-get install chromium"),
 ]
+
+
+EVIL = '<script>document.title = "owned"</script><img src="data:," onerror="document.title=\'owned\'">'
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +42,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "begun": invented(Shape())[:1],
         "simulated": invented(Shape(duration=90.0, simulated=True, device="simulated", collective="simulated")),
         "simulated and begun": invented(Shape(simulated=True))[:1],
+        "hostile": planted(LOST, EVIL + "x" * 150 + " many_words.and-marks" * 6),
         "thousands": many_workers(workers=1000, trials_each=2),
     }
     folder = tmp_path_factory.mktemp("reports")
@@ -158,9 +163,6 @@ def test_figures_can_be_read_on_light_and_dark(
     assert len(image.convert("RGB").reduce(4).getcolors(1 << 20) or []) > 200
 
 
-EVIL = '<script>document.title = "owned"</script><img src="data:," onerror="document.title=\'owned\'">'
-
-
 def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Tab, tmp_path: Path) -> None:
     # Hash-chained like any other journal: whoever writes a whole one can do that.
     events = invented(Shape(duration=60.0, end=30.0, ends=EVIL, name=f"run{EVIL}"))
@@ -231,6 +233,22 @@ def test_a_click_on_a_head_sorts_the_trials(browser: Tab, pages: dict[str, Path]
     assert downwards == sorted(downwards, reverse=True)
     assert upwards == sorted(downwards)
     assert browser.ask("document.querySelector('#table-trials th').getAttribute('aria-sort')") == "ascending"
+
+
+@pytest.mark.parametrize("name", ["finished", "thousands", "hostile"])
+@pytest.mark.parametrize(("paper", "width"), [("A4", 695), ("Letter", 718)])
+def test_nothing_is_cut_on_paper(browser: Tab, pages: dict[str, Path], name: str, paper: str, width: int) -> None:
+    """The width is the paper's between margins of 13 mm, in pixels of 1/96 inch."""
+    browser.show(pages[name])
+
+    browser.show_paper(width)
+
+    outside = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.skip') && !e.closest('svg')
+        && (e.getBoundingClientRect().right > innerWidth + 1 || e.scrollWidth > e.clientWidth + 1
+            && getComputedStyle(e).overflowX !== 'visible' && e.clientWidth > 0)).map(e => e.outerHTML.slice(0, 120))"""
+    assert browser.ask(outside) == []
+    clamped = "[...document.querySelectorAll('h1, .about dd')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
+    assert browser.ask(clamped) == 0
 
 
 def test_the_page_prints_with_everything_open_on_a_few_sheets(

@@ -56,6 +56,10 @@ class OutsideWatch:
         """Takes in what the machine has done so far. The last look while the process lives is what counts of it."""
         self._last = self._watch.look()
 
+    def own_seconds(self) -> float:
+        """Of processor time that the watched processes had until the last look."""
+        return self._last.own - self._first.own
+
     def load(self) -> Load:
         """From its beginning until the last look."""
         first, last = self._first, self._last

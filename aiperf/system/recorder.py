@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -27,6 +28,8 @@ from aiperf.system.processes import process_space
 from aiperf.system.sampler import Device, DeviceSample
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+LOWEST = 19
+"""Priority: the lowest there is, whatever niceness the run began with."""
 LOOKS_A_WATCH = 5
 """Looks at all of the host's processes are so much rarer than those at its devices."""
 STOP, WAKE = signal.SIGTERM, signal.SIGUSR1
@@ -76,6 +79,9 @@ class Recorder:
             env=os.environ | {"PYTHONPATH": python_path},
             start_new_session=True,  # Ctrl-C at a terminal is the worker's to handle
         )
+        with suppress(ProcessLookupError):  # ended already, which its owner sees
+            # From its first instruction on: its imports give way to those of the ranks, which start beside it.
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, LOWEST)
 
     def end_in_words(self) -> str | None:
         """How it ended, where it was not stopped by its owner; None while it records."""
@@ -164,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {STOP, WAKE})
     if chosen.parent is not None:
         die_with_parent()
-    os.setpriority(os.PRIO_PROCESS, 0, 19)  # the lowest there is, whatever niceness the run began with
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST)  # whoever has started it
     attached = attach({"host": HostSampler} | accelerator_samplers())
     log = Log(chosen.out)
     wall = time.time()

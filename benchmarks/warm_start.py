@@ -3,8 +3,8 @@
     python -m benchmarks.warm_start [--times 3] [--folder FOLDER] [key=value …]
 
 Each start is a run of this machine as a user begins it, ended as soon as it has trained. Starts are made one after the
-other; the first warms the page cache and is not counted in the best. Wall time is the machine's as well as ours: the load stands
-beside it.
+other; the first warms the page cache and is not counted in the best. Wall time is the machine's as well as ours: the load
+stands beside it.
 """
 
 from __future__ import annotations

@@ -137,6 +137,19 @@ def test_installed_in_a_bare_environment_it_plans_and_runs_and_reports_in_any_fo
     assert where[0] == where[1] and f"SHA-256 {digest(PROJECT)}" in where[0]
 
 
+def test_a_process_with_the_working_folder_first_on_its_path_takes_the_packages_beside_aiperf(
+    bare: Path, a_users_folder: Path
+) -> None:
+    """As Ray starts its workers, and as ranks are started."""
+    for module in ("yaml.py", "msgspec.py"):  # a library of that name is out of our hands there
+        (a_users_folder / module).unlink()
+    asked = "import aiperf, cluster.place, searchers, morphism; print(cluster.__file__, searchers.__file__, morphism.__file__)"
+
+    said = _typed(a_users_folder, bare / "bin" / "python", "-c", asked)
+
+    assert [Path(file).is_relative_to(bare) for file in said.split()] == [True, True, True]
+
+
 def test_help_names_the_program_as_it_was_called(bare: Path, tmp_path: Path) -> None:
     for words in (("--help",), ("score", "--help")):
         said = _typed(tmp_path, bare / "bin" / "aiperf-cluster", *words)

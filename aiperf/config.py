@@ -22,6 +22,7 @@ from aiperf.conf_folder import configuration_folder
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.storage_config import StorageConf
+from aiperf.option_paths import path_of
 from aiperf.option_records import Records, check_field, check_record
 from aiperf.option_words import Options, check, fields_of_records
 from aiperf.preflight.preflight_config import PreflightConf
@@ -260,11 +261,12 @@ def configure(words: Sequence[str]) -> RunConf:
     from omegaconf.errors import OmegaConfBaseException
 
     register()
-    of_records = fields_of_records(words)
+    of_records, paths = fields_of_records(words), {word: path_of(word) for word in words}
+    for_hydra = [word if (path := paths[word]) is None else path.for_hydra for word in words if word not in of_records]
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(configuration_folder())):
         try:
-            composed = compose(config_name="config", overrides=[word for word in words if word not in of_records])
+            composed = compose(config_name="config", overrides=for_hydra)
             _make_records(composed)
             for word, (option, index, name, value) in of_records.items():
                 _set_field(composed, word, option, index, name, value)
@@ -276,6 +278,10 @@ def configure(words: Sequence[str]) -> RunConf:
         except UnusableConf as error:
             raise BadConfiguration(str(error)) from error
     assert isinstance(built, RunConf)
+    for path in paths.values():
+        if path is not None:
+            part, _, name = path.option.rpartition(".")
+            setattr(getattr(built, part) if part else built, name, path.value)
     return replace(built, system=filled(built.system))
 
 

@@ -76,6 +76,12 @@ def what_is_wrong_with(path: Path) -> str | None:
     return next((name for is_of, name in _KINDS if is_of(mode)), None)
 
 
+def require_file(path: Path) -> None:
+    """Raises OSError where a path leads to something else than a file: at a FIFO a reader would wait for ever."""
+    if (wrong := what_is_wrong_with(path)) is not None and not wrong.startswith(("not there", "out of reach")):
+        raise OSError(errno.EINVAL, f"it is {wrong}, no file", str(path))
+
+
 def given_path(text: str) -> Path:
     """A path as a shell gives it, with `~` and `~user` at its beginning expanded: shells leave those after an equals sign."""
     return Path(os.path.expanduser(text))  # noqa: PTH111  # Path.expanduser raises where there is no such user; shells do not

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aiperf.errors import BadConfiguration
 from aiperf.nearest import nearest, nearest_option
+from aiperf.option_paths import path_of
 from aiperf.option_records import Records, check_field, check_record
 
 if TYPE_CHECKING:
@@ -87,8 +88,9 @@ def _parsed(word: str) -> Override:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import OverrideParseException
 
+    path = path_of(word)
     try:
-        (override,) = OverridesParser.create().parse_overrides([word])
+        (override,) = OverridesParser.create().parse_overrides([word if path is None else path.for_hydra])
     except OverrideParseException as error:
         raise BadConfiguration(
             f"an option is written key=value, and a value with spaces, quotes or brackets within quotes; found {word!r}"

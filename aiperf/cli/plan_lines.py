@@ -9,6 +9,8 @@ from aiperf.config import RunConf
 from aiperf.data.description import DataSet
 from aiperf.journal.events import FollowedRun
 from aiperf.planning.declared import LEARNT, Preview
+from aiperf.planning.disk import DiskNeeds, disk_needs
+from aiperf.planning.disk import in_words as needs_in_words
 from aiperf.planning.plan import Plan
 from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.followed import Followed
@@ -17,8 +19,6 @@ from aiperf.units import count, duration, noise, operations, size
 from cluster.place import Simulated, place_of
 from morphism import Budget, Graph, cost
 
-BYTES_PER_CHECKPOINTED_PARAMETER = 8
-"""Weight and momentum, FP32 each."""
 KEPT = RETAINED + 1
 """Checkpoints of finished trials: of the best that can grow, and of the best that cannot."""
 
@@ -28,8 +28,8 @@ INDENT = 13
 Line = tuple[str, str]
 
 
-def plan_in_words(plan: Plan, workers: str) -> str:
-    """`workers`: how many there are, in words."""
+def plan_in_words(plan: Plan, workers: str, number: int = 1) -> str:
+    """`workers`: how many there are, in words; `number`: for how many the disk is reckoned."""
     conf, shape, space = plan.conf, plan.shape, plan.space
     return _joined(
         [
@@ -45,7 +45,7 @@ def plan_in_words(plan: Plan, workers: str) -> str:
             *_network(conf, plan.graph, plan.dataset),
             _budget(space.budget),
             *(_search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)),
-            _disk(conf, plan.graph),
+            _disk(conf, disk_of(conf, plan.graph, shape.accelerators, number)),
         ]
     )
 
@@ -83,7 +83,7 @@ def preview_in_words(preview: Preview, asked: Sequence[Line], workers: str) -> s
         _search(conf) if plan is None or plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
     )
     if graph is not None:
-        lines.append(_disk(conf, graph))
+        lines.append(_disk(conf, disk_of(conf, graph, worker.accelerators or 0, 1)))
     return _joined(lines)
 
 
@@ -161,12 +161,19 @@ def _followed(work: Followed, recorded: FollowedRun) -> Iterator[Line]:
         yield "", f"{count(number)} proposals are left out: {reason}"
 
 
-def _disk(conf: RunConf, graph: Graph) -> Line:
+def disk_of(conf: RunConf, graph: Graph, accelerators: int, workers: int) -> DiskNeeds:
+    """What so many workers write, each of so many accelerators."""
+    return disk_needs(
+        parameters=cost(graph).parameters,
+        growth=conf.budget.factor,
+        kept=KEPT,
+        seconds=conf.schedule.duration_seconds,
+        workers=workers,
+        devices=1 + accelerators,
+    )
+
+
+def _disk(conf: RunConf, needs: DiskNeeds) -> Line:
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
         return "disk", "a journal and a report; nothing is trained"
-    checkpoints = KEPT * BYTES_PER_CHECKPOINTED_PARAMETER * cost(graph).parameters
-    return (
-        "disk",
-        f"{size(checkpoints)} of checkpoints under {conf.runs}/ ({KEPT} kept), "
-        f"up to {size(conf.budget.factor * checkpoints)} as networks grow; besides, those of trials in training",
-    )
+    return "disk", f"under {conf.runs}: {needs_in_words(needs)}"

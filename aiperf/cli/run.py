@@ -18,13 +18,14 @@ from aiperf.cli import batch
 from aiperf.cli.fold import say
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
-from aiperf.cli.plan_lines import plan_in_words, preview_in_words
+from aiperf.cli.plan_lines import disk_of, plan_in_words, preview_in_words
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped
 from aiperf.journal.journal import NAME
 from aiperf.planning.declared import preview, require_declared, require_index, workers_expected
+from aiperf.planning.disk import require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan
 from aiperf.planning.same_options import require_same
 from aiperf.planning.this_machine import this_machine
@@ -58,6 +59,9 @@ def _carried_out(words: Sequence[str]) -> int:
         check_cluster(conf.cluster)
     if conf.resume is None:
         require_announced(conf)
+    has_jobs = conf.cluster is not None and conf.cluster.has_jobs
+    if conf.resume is None and not has_jobs:  # a job's folder may lie on machines of its own
+        require_place(conf.runs)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
         return _simulated(conf)
     if conf.resume is not None:
@@ -73,11 +77,14 @@ def _carried_out(words: Sequence[str]) -> int:
         _say(conf.cluster.notes())
         return _begun(conf, _described(conf))
     if conf.dry_run:
-        say(describe_plan(make_plan(conf, this_machine(conf))).splitlines(), PLAN_INDENT)
+        plan = make_plan(conf, this_machine(conf))
+        _require_room(plan, Path(conf.runs))
+        say(describe_plan(plan).splitlines(), PLAN_INDENT)
         return 0
     with Phases().phase("looking at data set and machine"):
-        dataset = make_plan(conf, this_machine(conf)).dataset
-    return _begun(conf, dataset)
+        plan = make_plan(conf, this_machine(conf))
+        _require_room(plan, Path(conf.runs))
+    return _begun(conf, plan.dataset)
 
 
 def _described(conf: RunConf) -> DataSet:
@@ -183,6 +190,7 @@ def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
         if conf.cluster is not None:
             require_declared(conf.cluster.nodes_asked(), conf.accelerators_per_worker, shape)
         plan = make_plan(conf, shape, dataset)
+        _require_room(plan, Path(conf.runs) if folder is None else folder)
         say(describe_plan(plan).splitlines(), PLAN_INDENT)
         phases.begin("asking for workers")
         interrupts.note()
@@ -270,10 +278,17 @@ def _ended(folder: Path) -> int:
 def describe_plan(plan: Plan) -> str:
     """What a run will be, for a person who may still change it."""
     cluster = plan.conf.cluster
-    return plan_in_words(plan, _workers_here(plan) if cluster is None else cluster.workers_in_words())
+    if cluster is not None:
+        return plan_in_words(plan, cluster.workers_in_words())
+    there = _workers_here(plan)
+    return plan_in_words(plan, f"{there} on this machine", there)
 
 
-def _workers_here(plan: Plan) -> str:
+def _require_room(plan: Plan, place: Path) -> None:
+    workers = _workers_here(plan) if plan.conf.cluster is None else 1
+    require_room(disk_of(plan.conf, plan.graph, plan.shape.accelerators, workers), require_place(str(place)))
+
+
+def _workers_here(plan: Plan) -> int:
     each = plan.shape.accelerators
-    there = len(describe().accelerators) // each if each and plan.conf.executor == "ray" else 1
-    return f"{there} on this machine"
+    return len(describe().accelerators) // each if each and plan.conf.executor == "ray" else 1

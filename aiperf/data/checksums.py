@@ -6,13 +6,16 @@ A line holds for as long as its file keeps its size and time of change.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
+from aiperf.data.alone import require_alone
 from aiperf.data.errors import DamagedData, DataError
+from aiperf.files import require_file
 
 FILE = "aiperf-checksums.jsonl"
 
@@ -51,14 +54,21 @@ class Checksums:
         """Reads what is there; a last line torn by a kill is dropped. Raises DamagedData, DataError."""
         self.path = path
         self.known: dict[str, Checked] = {}
-        whole = self._read()
         try:
-            self._out = path.open("r+b" if path.exists() else "w+b")
+            require_file(path)
+            # made where it is not there, and never emptied: another may be writing it
+            self._out = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
         except OSError as error:
             raise DataError(
                 f"checksums are written beside the set; {str(path)!r} cannot be written ({error.strerror}): "
                 "allow it for the time of the check, or say where they go: --checksums FILE"
             ) from error
+        try:
+            require_alone(self._out, path)
+            whole = self._read()
+        except BaseException:
+            self._out.close()
+            raise
         self._out.truncate(whole)
         self._out.seek(whole)
         self._pending = 0
@@ -82,8 +92,6 @@ class Checksums:
 
     def _read(self) -> int:
         """Fills `known`; returns the bytes of whole lines."""
-        if not self.path.exists():
-            return 0
         content = self.path.read_bytes()
         whole = content.rfind(b"\n") + 1
         decoder = msgspec.json.Decoder(Checked)

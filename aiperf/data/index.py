@@ -28,6 +28,7 @@ from aiperf.data.class_folders import ClassFolders
 from aiperf.data.errors import DamagedData, DataError, StaleIndex
 from aiperf.data.fingerprint import of_splits
 from aiperf.data.samples import Samples, class_names, image_names
+from aiperf.files import require_file
 
 FILE = "aiperf-folders.index"
 VERSION = 1
@@ -165,6 +166,7 @@ def _not_written(path: Path, error: OSError) -> DataError:
 def read(path: Path, root: Path) -> Index:
     """The index of the set that lies in `root`. Raises DamagedData; OSError where it is not there."""
     # not mapped: a page of a file that was replaced on a network file system ends the process that asks for it
+    require_file(path)
     content = path.read_bytes()
     held, first = memoryview(content), content[:128].partition(b"\n")[0]
     mark, version, checksum = [*first.split(b" "), b"", b"", b""][:3]

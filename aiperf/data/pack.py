@@ -11,11 +11,13 @@ import io
 import tarfile
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from aiperf.data.alone import require_alone
 from aiperf.data.errors import DataError
 from aiperf.data.samples import INDEX, Samples, ShardIndex, scan
 from aiperf.data.visiting_order import shuffled
@@ -42,7 +44,24 @@ def pack(
     Raises DataError where the folder holds the shards of another listing.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _claim(samples, corrupt, folder, images_of_a_shard)
+    claim = folder / _PACKED_FROM
+    if not claim.exists() and any(folder.glob("*.tar")):
+        raise DataError(
+            f"shards are packed into a folder of their own; {str(folder)!r} holds others: name an empty one"
+        )
+    with claim.open("a+b") as claimed:
+        require_alone(claimed, claim)
+        _claim(claimed, _listed(samples, corrupt, images_of_a_shard), folder)
+        return _packed(samples, corrupt, folder, advance, images_of_a_shard)
+
+
+def _packed(
+    samples: dict[str, Samples],
+    corrupt: Collection[str],
+    folder: Path,
+    advance: Callable[[int], None],
+    images_of_a_shard: int,
+) -> int:
     index: list[ShardIndex] = []
     for split, listed in samples.items():
         order = [int(i) for i in shuffled(len(listed), _SEED, 0) if listed.name(int(i)) not in corrupt]
@@ -55,12 +74,20 @@ def pack(
             index.append(ShardIndex(path.name, path.stat().st_size, scan(path)))
             advance(len(members))
     classes = next(iter(samples.values())).classes
-    (folder / CLASSES).write_bytes(msgspec.json.format(msgspec.json.encode(classes)) + b"\n")
-    (folder / INDEX).write_bytes(b"".join(msgspec.json.encode(entry) + b"\n" for entry in index))
+    _replace(folder / CLASSES, msgspec.json.format(msgspec.json.encode(classes)) + b"\n")
+    _replace(folder / INDEX, b"".join(msgspec.json.encode(entry) + b"\n" for entry in index))
     return len(index)
 
 
-def _claim(samples: dict[str, Samples], corrupt: Collection[str], folder: Path, images_of_a_shard: int) -> None:
+def _replace(path: Path, content: bytes) -> None:
+    """Whole, or not at all: a run may read what an interrupted pack left."""
+    draft = path.with_name(f".{path.name}.partial")
+    draft.write_bytes(content)
+    draft.replace(path)
+
+
+def _listed(samples: dict[str, Samples], corrupt: Collection[str], images_of_a_shard: int) -> str:
+    """What is packed, in one word."""
     digest = hashlib.sha256(str(images_of_a_shard).encode())
     for split, listed in samples.items():
         digest.update(split.encode())
@@ -69,14 +96,16 @@ def _claim(samples: dict[str, Samples], corrupt: Collection[str], folder: Path, 
             digest.update(listed.name(number).encode(errors="surrogateescape"))
     for name in sorted(corrupt):
         digest.update(name.encode(errors="surrogateescape"))
-    claim, mine = folder / _PACKED_FROM, digest.hexdigest()
-    if not claim.exists():
-        if any(folder.glob("*.tar")):
-            raise DataError(
-                f"shards are packed into a folder of their own; {str(folder)!r} holds others: name an empty one"
-            )
-        claim.write_text(mine + "\n")
-    elif claim.read_text().strip() != mine:
+    return digest.hexdigest()
+
+
+def _claim(claimed: IO[bytes], mine: str, folder: Path) -> None:
+    claimed.seek(0)
+    held = claimed.read().decode("utf-8", "replace").strip()
+    if not held:
+        claimed.write(f"{mine}\n".encode())
+        claimed.flush()
+    elif held != mine:
         raise DataError(
             f"the shards in {str(folder)!r} were packed from other files than dataset.root holds now: "
             "remove them, or name an empty folder"

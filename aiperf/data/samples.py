@@ -6,6 +6,7 @@ Both are read at random, by position, so that every epoch can be shuffled wholly
 from __future__ import annotations
 
 import os
+import stat
 import tarfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from aiperf.data.class_folders import ClassFolders
 from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
+from aiperf.files import what_is_wrong_with
 from aiperf.typed import command
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
@@ -83,9 +85,13 @@ class Samples:
             path, offset, length = self.paths.word(index), 0, -1
         else:
             path, offset, length = self.paths[self.shard[index]], int(self.offset[index]), int(self.length[index])
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # a FIFO has taken the place of an image: opened so, it is not waited for
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            length = os.fstat(file).st_size if length < 0 else length
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(f"it is {what_is_wrong_with(Path(path))}, no file")
+            length = status.st_size if length < 0 else length
             value = os.pread(file, length, offset)
         finally:
             os.close(file)
@@ -139,17 +145,48 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
 
 
 def class_names(folder: Path) -> list[str]:
-    """The class folders of a split, in order."""
-    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    """The class folders of a split, in order; files beside them are none.
+
+    Raises DamagedData: a link that leads nowhere, a FIFO, a socket or a device, of which nobody knows what it was to be."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if _leads_to(entry, folders=True):
+                found.append(entry.name)
+            elif not _leads_to(entry, folders=False):
+                raise DamagedData(
+                    f"a split holds a folder for each class; {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
+                    "repair or remove it"
+                )
+    return sorted(found)
 
 
 def image_names(folder: Path) -> list[str]:
-    """The image files of a class folder, in order."""
-    return sorted(
-        entry.name
-        for entry in os.scandir(folder)
-        if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES and not entry.name.startswith(".")  # noqa: PTH122
-    )
+    """The image files of a class folder, in order.
+
+    Raises DamagedData: what has an image's name is a folder, a link that leads nowhere, a FIFO, a socket or a device."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if os.path.splitext(entry.name)[1].lower() not in IMAGE_SUFFIXES or entry.name.startswith("."):  # noqa: PTH122
+                continue
+            if not _leads_to(entry, folders=False):
+                raise DamagedData(
+                    f"every image of a set is a file; {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
+                    "repair or remove it"
+                )
+            found.append(entry.name)
+    return sorted(found)
+
+
+def _leads_to(entry: os.DirEntry[str], *, folders: bool) -> bool:
+    """Whether it is a folder, or else a file. The listing tells, and only a link is asked for."""
+    try:
+        return entry.is_dir() if folders else entry.is_file()
+    except OSError:  # a link that leads back to itself
+        return False
 
 
 def list_shards(root: Path, split: str) -> Samples:
@@ -162,6 +199,9 @@ def list_shards(root: Path, split: str) -> Samples:
             f"NAME.cls (the class as a number), or pack them from folders: "
             + command("prepare", "dataset.root=FOLDER", "--pack", str(root))
         )
+    for shard in shards:
+        if (wrong := what_is_wrong_with(shard)) is not None:
+            raise DamagedData(f"every shard of a set is a file; {str(shard)!r} is {wrong}: repair or remove it")
     known = _read_index(shards[0].parent / INDEX)
 
     def members_of(shard: Path) -> Sequence[Member]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aiperf.errors import NoSuchRun
+from aiperf.files import what_is_wrong_with
 from aiperf.journal.journal import NAME
 from aiperf.leaderboard.leaderboard import Unread
 
@@ -56,7 +57,7 @@ class _Search:
                     is_any = True
                     continue
                 if NAME in names:  # whatever it is: what is no journal is told of by whoever reads it
-                    if self._is_new(self._journals, (folder / NAME).stat()):
+                    if what_is_wrong_with(folder / NAME) or self._is_new(self._journals, (folder / NAME).stat()):
                         self.found.append(folder)
                     is_any = True
                     continue  # a run's folder holds telemetry and checkpoints, and no other run

@@ -19,7 +19,7 @@ from aiperf.config import RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration
-from aiperf.files import given_path, what_is_wrong_with
+from aiperf.files import given_path, shown, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.run_folder import run_folder
@@ -32,6 +32,9 @@ from cluster.place import ClusterConf, Simulated, place_of
 from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
+
+LONGEST_NAME = 200
+"""Bytes of a run's name: with the time before it a folder's name, which has 255 at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ def new_folder(conf: RunConf, now: float) -> Path:
 
 def folder_of(conf: RunConf, now: float) -> Path:
     """The folder of a run that is begun now; it need not be there."""
-    return given_path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
+    return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
 
 
 def make_folder(folder: Path) -> Path:
@@ -181,6 +184,8 @@ def make_folder(folder: Path) -> Path:
         try:
             candidate.mkdir(parents=True)
         except FileExistsError:  # another start's in the same second, here or on another host: `mkdir` lets one have it
+            if not candidate.parent.is_dir():
+                raise  # a link that leads nowhere lies on the way: no name would do
             continue
         return candidate
     raise AssertionError("there is always another name")
@@ -197,6 +202,8 @@ def _folder_name(conf: RunConf) -> str:
     name = conf.name or conf.dataset.name
     if not re.fullmatch(r"[\w.-]+", name):
         raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-'; found {name!r}")
+    if len(name.encode()) > LONGEST_NAME:
+        raise BadConfiguration(f"name has {LONGEST_NAME} bytes at most; found {len(name.encode())}, {shown(name)}")
     return name
 
 

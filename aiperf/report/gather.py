@@ -51,6 +51,7 @@ from aiperf.system.description.of_run import SystemDescription, system_descripti
 from aiperf.system.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.meters import Meter
 from aiperf.system.telemetry import Limits, RunWarning, Telemetry, died, telemetry_warnings
+from aiperf.system.warnings import damage_warnings
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
@@ -114,7 +115,7 @@ def gather(
         no_score=no_score(work_log, result),
         breaches=breaches(judged),
         divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
-        warnings=_warnings(run, result, described, measured, energy, worked_until, again),
+        warnings=_warnings(run, result, described, measured, metered, energy, worked_until, again),
         curve=points,
         instantaneous=_instantaneous(points),
         settled=settled(points, inside),
@@ -309,12 +310,14 @@ def _warnings(
     result: Score,
     described: SystemDescription,
     measured: Telemetry | None,
+    metered: tuple[Meter, ...],
     energy: EnergyFacts | None,
     worked_until: dict[int, float],
     again: tuple[PeakAgain, ...],
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
     found = [RunWarning(text, "warning") for text in result.warnings]
+    found += damage_warnings([meter.damaged for meter in metered if meter.damaged is not None], "power meter")
     found += [] if run.torn is None else [RunWarning(run.torn, "warning")]
     found += peak_warnings(again)
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)

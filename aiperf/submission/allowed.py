@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiperf.errors import KeyUnusable
+from aiperf.files import require_file
 from aiperf.submission.sshsig import NAMESPACE, NoSignature, PublicKey, public_key
 
 _WORD = re.compile(r'\s*((?:"[^"]*"|[^\s"])+)')
@@ -38,6 +39,7 @@ def read_allowed(path: Path) -> tuple[Allowed, ...]:
     """Raises KeyUnusable: the file cannot be read, or one of its lines cannot be honoured; the line is named. Keys of other
     kinds than Ed25519 are passed over: a site's file holds those of all its people."""
     try:
+        require_file(path)
         lines = path.read_text().split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise KeyUnusable(f"a list of allowed signers is a text file; '{path}' cannot be read ({error})") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced
+from aiperf.files import require_file
 from aiperf.journal.journal import keep
 from aiperf.submission.announcements import Announcements, AnyEntry, Signed, body_of, line_of, parse
 from aiperf.submission.signer import Signer
@@ -32,6 +33,7 @@ def read_log(path: Path) -> Announcements:
     AnnouncementsDamaged: see `parse`.
     """
     try:
+        require_file(path)
         return parse(path.read_bytes(), str(path))
     except OSError as error:
         raise NotAsAnnounced(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from aiperf.files import require_file
 from aiperf.system.sampler import Device, DeviceSample
 
 SCHEMA = 1
@@ -134,6 +135,7 @@ def read_file(file: Path) -> Iterator[Record]:
     """All records of one worker."""
     name = f"{file.parent.name}/{file.name}"
     try:
+        require_file(file)
         with file.open("rb") as lines:
             yield from parse(lines, name)
     except OSError as error:

@@ -17,12 +17,14 @@ from statistics import median
 import msgspec
 
 from aiperf.errors import BadPower
+from aiperf.files import require_file
 from aiperf.system.eehpc import AVERAGES, WHOLE, Loss, Measurement, Point
-from aiperf.system.log import Look, Record, Sample, Session
+from aiperf.system.log import Damage, Look, Record, Sample, Session
 from aiperf.system.sampler import Device
-from aiperf.system.summary import DeviceTelemetry, summarise
+from aiperf.system.summary import DamagedFile, DeviceTelemetry, summarise
 
 FOLDER = "power"
+_NONE = -1.0
 COLUMNS = ("unix_seconds", "watts", "joules")
 
 
@@ -62,6 +64,8 @@ class Meter:
     averages: int
     """Of ten equal parts of the window, those that were measured whole."""
     interval_seconds: float
+    damaged: DamagedFile | None = None
+    """What of its table was left out."""
 
 
 def read_meters(run_folder: Path, started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
@@ -111,9 +115,11 @@ def _meter(file: Path, started_unix: float, window: tuple[float, float], end: fl
     except (msgspec.MsgspecError, OSError) as error:
         raise BadPower(f"a meter's form is YAML with the fields of docs/energy.md; {file} is not: {error}") from error
     table = file.with_suffix(".csv")
-    looks = list(_looks(table, started_unix))
+    damaged: list[Damage] = []
+    looks = list(_looks(table, started_unix, damaged))
     if len(looks) < 2:
-        raise BadPower(f"a meter's table has two samples or more; {table} has {len(looks)}")
+        why = f" (line {damaged[0].line} of it: {damaged[0].why})" if damaged else ""
+        raise BadPower(f"a meter's table has two samples or more; {table} has {len(looks)}{why}")
     interval = median(later.at - earlier.at for earlier, later in pairwise(looks))
 
     def over(start: float, until: float) -> DeviceTelemetry:
@@ -128,6 +134,7 @@ def _meter(file: Path, started_unix: float, window: tuple[float, float], end: fl
         _share(over(0.0, end)),
         sum(_share(part) >= WHOLE for part in parts),
         interval,
+        DamagedFile(damaged[0].file, damaged[0].line, damaged[0].why, len(damaged)) if damaged else None,
     )
 
 
@@ -141,23 +148,23 @@ def _records(name: str, interval: float, looks: list[Look]) -> Iterator[Record]:
         yield Sample(session, device, look)
 
 
-def _looks(table: Path, started_unix: float) -> Iterator[Look]:
+def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[Look]:
+    """A line that says no sample is left out and told of in `damaged`: the others are as good as before."""
     law = f"a meter's table is CSV with a line of names: {COLUMNS[0]}, and {COLUMNS[1]} or {COLUMNS[2]} or both"
     try:
-        with table.open(newline="") as lines:
+        require_file(table)
+        with table.open(newline="", encoding="utf-8") as lines:
             reader = csv.DictReader(lines)
             names = set(reader.fieldnames or ())
             if COLUMNS[0] not in names or not names & set(COLUMNS[1:]):
                 raise BadPower(f"{law}; {table} has {sorted(names)!r}")
             before = -math.inf
             for row in reader:
-                figures = {name: _number(row, name, table, reader.line_num) for name in COLUMNS if name in names}
+                figures = {name: _number(row, name) for name in COLUMNS if name in names}
                 at = figures[COLUMNS[0]]
-                if at is None or at <= before:
-                    raise BadPower(
-                        f"samples of a meter are in the order of time, each with its {COLUMNS[0]}; line {reader.line_num} of "
-                        f"{table} is not: sort it, and leave out what stands twice"
-                    )
+                if (why := _wrong(row, figures, before)) is not None or at is None:
+                    damaged.append(Damage(f"{table.parent.name}/{table.name}", reader.line_num, str(why)))
+                    continue
                 before = at
                 yield Look(
                     device=table.stem,
@@ -168,15 +175,26 @@ def _looks(table: Path, started_unix: float) -> Iterator[Look]:
                 )
     except OSError as error:
         raise BadPower(f"{law}; {table} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadPower(f"{law}; {table} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
 
 
-def _number(row: dict[str, str], name: str, table: Path, line: int) -> float | None:
-    """An empty cell is a sample that was not taken."""
+def _wrong(row: dict[str, str], figures: dict[str, float | None], before: float) -> str | None:
+    """Why a line says no sample; None: it says one."""
+    for name, figure in figures.items():
+        if figure == _NONE:
+            return f"{name}={row[name]!r} is no number from 0 on"
+    at = figures[COLUMNS[0]]
+    if at is None or at <= before:
+        return f"samples are in the order of time, each with its {COLUMNS[0]}: sort it, and leave out what stands twice"
+    return None
+
+
+def _number(row: dict[str, str], name: str) -> float | None:
+    """An empty cell is a sample that was not taken; `_NONE`: what stands there is no number from 0 on."""
     text = row.get(name) or ""
     try:
         value = float(text) if text.strip() else None
     except ValueError:
-        value = math.nan
-    if value is not None and not (math.isfinite(value) and value >= 0):
-        raise BadPower(f"a meter's figures are numbers from 0 on, or empty; line {line} of {table} has {name}={text!r}")
-    return value
+        return _NONE
+    return value if value is None or (math.isfinite(value) and value >= 0) else _NONE

@@ -5,12 +5,12 @@ A device that measured nothing is never warned of for what it might have shown; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from aiperf.system.host_load import HostLoad
-from aiperf.system.summary import DeviceTelemetry, Telemetry
+from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry
 
 MOST_NAMED = 4
 """Foreign programs that a warning names."""
@@ -66,7 +66,7 @@ def telemetry_warnings(telemetry: Telemetry, limits: Limits) -> tuple[RunWarning
         *_hot(accelerators, limits),
         *_idle(accelerators, limits),
         *_power_caps(accelerators, limits),
-        *_damaged(telemetry),
+        *damage_warnings(telemetry.damaged),
         *_unmeasured(telemetry, limits),
     ]
     order: tuple[Severity, ...] = ("critical", "warning", "note")
@@ -246,12 +246,13 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits
     )
 
 
-def _damaged(telemetry: Telemetry) -> list[RunWarning]:
+def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> list[RunWarning]:
+    """Of files that were read without some of their lines."""
     found: list[RunWarning] = []
-    for one in telemetry.damaged:
+    for one in damaged:
         others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""
         where = f"line {one.line} of {one.file}" if one.line else one.file
-        found.append(RunWarning(f"telemetry damaged: {where}{others} left out of every figure ({one.why})", "warning"))
+        found.append(RunWarning(f"{what} damaged: {where}{others} left out of every figure ({one.why})", "warning"))
     return found
 
 

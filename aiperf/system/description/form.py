@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from aiperf.errors import BadConfiguration
+from aiperf.files import require_file
 
 FILE = "file"
 
@@ -92,6 +93,7 @@ def filled(form: SystemForm) -> SystemForm:
     if form.file is None:
         return form
     try:
+        require_file(Path(form.file))
         told = yaml.safe_load(Path(form.file).read_text("utf-8"))
     except OSError as error:
         raise BadConfiguration(

@@ -1,0 +1,92 @@
+"""A path is a path, whatever characters it has: as it is typed, as it is made, and as it is printed for typing again."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.config import configure, option_names
+from aiperf.errors import BadConfiguration
+from aiperf.journal.journal import NAME
+from aiperf.journal.run_folder import run_folder
+from aiperf.option_paths import PATHS, path_of
+from aiperf.planning.plan import new_folder
+from aiperf.typed import command, option, resuming
+
+# no part of a path holds a slash or a zero; a terminal shows no control characters
+PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["C"]), min_size=1, max_size=20).filter(
+    lambda part: part not in (".", "..")
+)
+SIGNS = r"""~ & ' " # , (1) = {} ${x} [a] $HOME * \ \' ~a a~b null true 1e3 007 é 名 a=b a:b @x !y %z ;"""
+NASTY = st.sampled_from(SIGNS.split())
+NAMES = st.one_of(NASTY, PARTS, st.builds("{}{}{}".format, NASTY, PARTS, NASTY)).filter(
+    lambda name: len(name.encode()) < 200
+)
+
+
+@given(name=NAMES, folder=NAMES)
+@settings(max_examples=4, deadline=None)
+def test_a_run_is_made_in_the_folder_that_is_named_and_found_there_again(
+    tmp_path_factory: pytest.TempPathFactory, name: str, folder: str
+) -> None:
+    runs = tmp_path_factory.mktemp("place") / folder / name
+
+    made = new_folder(configure([f"runs={runs}", "name=one"]), 0.0)
+
+    assert made.parent == runs and made.is_dir()
+    (made / NAME).touch()
+    for typed in (resuming(made), command("score", str(made))):
+        *_, word = shlex.split(typed)
+        value = configure([word]).resume if word.startswith("resume=") else word
+        assert value is not None and run_folder(value).samefile(made)
+    (made / NAME).unlink()
+
+
+@given(name=NAMES, of=st.sampled_from(sorted(PATHS)))
+@settings(max_examples=200, deadline=None)
+def test_a_relative_path_is_typed_so_that_it_is_read_as_it_is(name: str, of: str) -> None:
+    (word,) = shlex.split(shlex.join([option(of, name)]))
+
+    path = path_of(word)
+
+    assert path is not None and (path.option, Path(path.value)) == (of, Path(name))
+    assert path.for_hydra == f"{of}=path", "nothing of the path is grammar"
+
+
+def test_every_sign_that_means_something_to_hydra_is_part_of_a_path() -> None:
+    conf = configure(["dataset=images", f"dataset.root=/{SIGNS}", f"start=a{SIGNS}", f"runs=b{SIGNS}"])
+
+    assert (conf.dataset.root, conf.start, conf.runs) == (f"/{SIGNS}", f"a{SIGNS}", f"b{SIGNS}")  # type: ignore[attr-defined]
+
+
+def test_home_is_expanded_at_the_beginning_and_left_alone_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/one")
+
+    assert configure(["runs=~/runs"]).runs == "/home/one/runs"
+    assert configure(["runs=a/~/b~"]).runs == "a/~/b~"
+    assert configure(["runs=~nobody-of-that-name/x"]).runs == "~nobody-of-that-name/x"
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("runs='a b'", "a b"), ('runs="a, b"', "a, b"), ("start=null", None), ("follow=null", None)],
+)
+def test_quotes_of_hydra_and_the_word_for_none_keep_their_meaning(word: str, value: str | None) -> None:
+    assert getattr(configure([word]), word.partition("=")[0]) == value
+
+
+def test_an_empty_path_is_refused() -> None:
+    with pytest.raises(BadConfiguration, match="runs is a path; found nothing"):
+        configure(["runs="])
+
+
+def test_every_path_is_an_option_and_every_option_that_reads_like_one_is_a_path() -> None:
+    names = set(option_names())
+
+    assert names >= PATHS
+    like_paths = ("root", "path", "file", "folder", "directory", "index", "runs", "resume", "follow")
+    assert {name for name in names if name.rpartition(".")[2].endswith(like_paths)} <= PATHS | {"cluster.follow"}

@@ -1,0 +1,78 @@
+"""A plan looks whether its folder can be made and takes what the run will write: for real, on small file systems."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aiperf.errors import BadConfiguration
+from aiperf.planning.disk import DiskNeeds, disk_needs, require_place, require_room
+
+SMALL = disk_needs(parameters=10_000, growth=4, kept=33, seconds=300, workers=1, devices=1)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB and 20 files."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=20", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not mount")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_place_that_takes_files_is_told_with_what_is_free_and_nothing_is_left_there(disk: Path) -> None:
+    room = require_place(str(disk / "not" / "yet"))
+
+    assert room.at == disk and 0 < room.bytes <= 2**20 and room.files is not None and 0 < room.files < 20
+    assert list(disk.iterdir()) == []
+
+
+def test_a_read_only_or_full_place_is_refused_before_anything_starts(disk: Path) -> None:
+    (disk / "file").write_bytes(bytes(2**20))
+    with pytest.raises(BadConfiguration, match="No space left on device"):
+        require_place(str(disk / "runs"))
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with pytest.raises(BadConfiguration, match="Read-only file system"):
+        require_place(str(disk / "runs"))
+
+
+def test_too_little_room_and_too_few_files_are_refused_with_the_parts_of_the_estimate(disk: Path) -> None:
+    room = require_place(str(disk))
+
+    with pytest.raises(BadConfiguration, match=r"checkpoints .* journal .* telemetry .* report .*make room"):
+        require_room(SMALL, room)
+    with pytest.raises(BadConfiguration, match="inodes"):
+        require_room(DiskNeeds(1, 1, 1, 1, 1, workers=1, files=1000), room)
+    require_room(DiskNeeds(1, 1, 1, 1, 1, workers=1, files=2), room)
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        ("file", "is a file"),
+        ("file/below", "is a file"),
+        ("loop/x", "leads back"),
+        ("gone", "dangling link"),
+        ("x" * 300, "too long"),
+    ],
+)
+def test_what_is_in_the_way_of_a_folder_is_named(tmp_path: Path, runs: str, told: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "gone").symlink_to("nowhere")
+
+    with pytest.raises(BadConfiguration, match=told):
+        require_place(str(tmp_path / runs))
+
+
+def test_an_estimate_grows_with_each_of_its_causes() -> None:
+    base = {"parameters": 1000, "growth": 4.0, "kept": 10, "seconds": 3600.0, "workers": 2, "devices": 2}
+    for cause in ("parameters", "growth", "kept", "seconds", "workers", "devices"):
+        more = disk_needs(**(base | {cause: base[cause] * 2}))  # type: ignore[arg-type]
+        assert more.most > disk_needs(**base).most, cause  # type: ignore[arg-type]

@@ -174,3 +174,43 @@ def test_a_run_is_named_by_its_folder_its_name_or_its_journal(tmp_path: Path, mo
 
     assert run_folder("runs/one") == run_folder("one") == Path("runs/one")
     assert run_folder(str(run / NAME)) == run
+
+
+SHORT = (
+    "+cluster=simulated",
+    "cluster.workers=2",
+    "schedule.duration_seconds=300",
+    "schedule.warmup_seconds=60",
+    "name=r",
+)
+
+
+@pytest.mark.parametrize(
+    "kilobytes", [8, 120, *(pytest.param(size, marks=pytest.mark.slow) for size in (4, 24, 48, 400, 520, 2000))]
+)
+def test_wherever_a_disk_fills_a_run_is_answered_in_words_and_what_has_ended_stays_ended(
+    aiperf: User, tmp_path: Path, kilobytes: int
+) -> None:
+    runs = tmp_path / "runs it's"
+    runs.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(runs)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not mount")
+    try:
+        answer = aiperf(*SHORT, f"runs={runs}")
+
+        made = list(runs.iterdir())
+        has_ended = bool(made) and b'"event":"RunEnded"' in (made[0] / NAME).read_bytes()
+        if not has_ended:
+            assert answer.status == 2 and "No space left on device" in answer.err
+        elif not (made[0] / "report.html").is_file():
+            assert answer.status == 2 and "No space left on device" in answer.err and "score" in answer.out.lower()
+            words = last_command(answer.err)
+            assert words == ["report", str(made[0]), "--out", "DIR"]
+            assert aiperf(*words[:-1], str(tmp_path / "elsewhere")).status == 0
+            assert (tmp_path / "elsewhere" / "report.json").is_file()
+        else:
+            assert answer.status in (0, 1), answer.err
+        assert has_ended == (kilobytes > 100)
+    finally:
+        subprocess.run(["umount", "--lazy", str(runs)], check=True)

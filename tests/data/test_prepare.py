@@ -16,7 +16,7 @@ import webdataset
 from PIL import Image
 from rich.console import Console
 
-from aiperf.data.checksums import FILE
+from aiperf.data.checksums import FILE, Checksums
 from aiperf.data.dataset_config import DataSetConf, DigitsConf, ImagesConf
 from aiperf.data.errors import DamagedData, DataError
 from aiperf.data.opening import open_data
@@ -161,6 +161,21 @@ def test_a_pack_that_was_killed_goes_on_and_no_half_shard_has_a_name(root: Path,
         assert (killed / shard.name).read_bytes() == shard.read_bytes()
     with pytest.raises(DataError, match="packed from other files"):
         pack(samples, {samples["train"].name(0)}, killed, lambda _: None, images_of_a_shard=5)
+
+
+def test_two_prepares_of_one_set_do_not_meet(root: Path, tmp_path: Path) -> None:
+    with Checksums(root / FILE), pytest.raises(DataError, match="one `prepare` works on a set at a time"):
+        Checksums(root / FILE)
+    samples = {"train": list_folder(root, "train")}
+    packed = tmp_path / "packed"
+
+    def another(_: int) -> None:
+        with pytest.raises(DataError, match="one `prepare`"):
+            pack(samples, (), packed, lambda _: None, images_of_a_shard=5)
+
+    pack(samples, (), packed, another, images_of_a_shard=5)
+
+    assert pack(samples, (), packed, lambda _: None, images_of_a_shard=5) > 0, "it is free again"
 
 
 def test_a_damaged_shard_is_refused_by_name(root: Path, tmp_path: Path) -> None:

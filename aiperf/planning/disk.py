@@ -45,6 +45,8 @@ class DiskNeeds:
     workers: int
     """That journal and telemetry are reckoned for."""
     files: int
+    kept: int
+    """Checkpoints."""
 
     @property
     def least(self) -> int:
@@ -84,6 +86,7 @@ def disk_needs(*, parameters: int, growth: float, kept: int, seconds: float, wor
         report=BYTES_OF_A_REPORT,
         workers=workers,
         files=kept + 2 * workers + FILES_OF_A_REPORT,
+        kept=kept,
     )
 
 
@@ -144,7 +147,7 @@ def in_words(needs: DiskNeeds) -> str:
     """The parts of an estimate."""
     workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
-        f"checkpoints {size(needs.checkpoints)}, up to {size(needs.grown)} as networks grow; of {workers} journal "
-        f"{size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(needs.report)}; "
-        f"{count(needs.files)} files"
+        f"of {workers} journal {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(needs.report)}; "
+        f"{count(needs.files)} files; checkpoints {size(needs.checkpoints)} ({needs.kept} kept), up to {size(needs.grown)} "
+        "as networks grow; besides, those of trials in training"
     )

@@ -46,7 +46,8 @@ LAW = "the driver does what its rules call for, all of it, in their order, and n
 LATE_SECONDS = 120.0
 """What is called for is done in the turn in which it is heard of; a turn that hears of 4096 workers takes some seconds."""
 FROM_OUTSIDE = ("interrupted", "no workers", "converged")
-"""Ends that no rule on the state of a run calls for: whether a score has come to rest is decided from its work."""
+"""Ends that no rule on the state of a run calls for: whether a score has come to rest is decided from its work, and looked at
+there (`converged.py`)."""
 
 
 class Decisions:

@@ -17,6 +17,7 @@ from aiperf.journal.journal import Reader, folding
 from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, Handler, Notes
 from aiperf.verify.clocks import Clocks
+from aiperf.verify.converged import Converged
 from aiperf.verify.data_set import OfTheDataSet
 from aiperf.verify.edges import Edges
 from aiperf.verify.finding import Checked
@@ -52,7 +53,7 @@ def read_lines(path: Path) -> Lines:
         NoSuchRun: there is no journal, or nothing in it.
         JournalDamaged: it is of a schema that this release does not read.
     """
-    attempts = Attempts()
+    attempts, work_log = Attempts(), WorkLog()
     rates = Rates()
     checks: tuple[Check, ...] = (
         Releases(),
@@ -66,10 +67,10 @@ def read_lines(path: Path) -> Lines:
         Images(attempts),
         LearningRates(attempts),
         Weights(),
+        Converged(work_log),
         rates,
     )
     reading = Notes("reading", LAW, "lines")
-    work_log = WorkLog()
     reader = Reader(path)
     try:
         reading.examined = _show(reader, checks, attempts, work_log)

@@ -9,13 +9,19 @@ from typing import Any
 from aiperf.config import RunConf, from_plain
 from aiperf.errors import AiperfError
 from aiperf.journal.events import RunStarted
+from aiperf.rules.proposals import proposer_of
 from aiperf.rules.search_space import STEPS
+from aiperf.system.describe import versions
 from aiperf.train.batch_sizes import LEAST
 from aiperf.verify.check import Handler, Notes
 from aiperf.verify.finding import Checked
 from morphism import STARTS, Budget, decode, start
+from searchers.propose import RULES
 
 LAW = "the plan in the first line is made of its configuration, its data set and its workers"
+
+BUILT = "the configuration in the first line is one that a run can be built of"
+OURS = "aiperf-cluster"
 
 
 class Plan:
@@ -33,6 +39,7 @@ class Plan:
         return self._notes.checked()
 
     def _started(self, line: int, event: RunStarted) -> None:
+        self._look_whether_it_can_be_built(line, event)
         try:
             conf = from_plain(event.config)
             space: dict[str, Any] = dict(event.config["space"])
@@ -46,6 +53,25 @@ class Plan:
             self._notes.examined += 1
             if recorded.get(name) != value:
                 self._notes.add(line, LAW, f"{name} is {recorded.get(name)!r}; by the rest of the line {value!r}")
+
+    def _look_whether_it_can_be_built(self, line: int, event: RunStarted) -> None:
+        """Of a run by the present rules: what it searches and tunes with was built before its first line was written."""
+        if event.proposal_rules != RULES:
+            return
+        self._notes.examined += 1
+        try:
+            conf = from_plain(event.config)
+            proposer_of(conf.searcher, conf.hpo)
+        except (AiperfError, LookupError, TypeError, ValueError, AttributeError) as error:
+            there, here = event.versions.get(OURS), versions().get(OURS)
+            is_other = there != here
+            by = f" (by {OURS} {there}; here {here})" if is_other else ""
+            self._notes.add(
+                line,
+                BUILT,
+                f"{error or type(error).__name__}{by}",
+                "cannot be determined" if is_other else "contradiction",
+            )
 
 
 def _start(conf: RunConf, event: RunStarted) -> dict[str, Any]:

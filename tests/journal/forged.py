@@ -23,11 +23,11 @@ def lines_of(journal: Path) -> list[Line]:
 
 def hash_chained(bodies: Iterable[bytes]) -> bytes:
     """A journal of these bodies, whatever they are; every hash follows from the one before."""
-    chain, whole = b"0" * 64, b""
+    chain, whole = b"0" * 64, bytearray()
     for body in bodies:
         chain = hashlib.sha256(chain + body).hexdigest().encode()
         whole += body[:-1] + b',"chain":"' + chain + b'"}\n'
-    return whole
+    return bytes(whole)
 
 
 def body(line: Line) -> bytes:

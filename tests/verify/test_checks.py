@@ -17,6 +17,7 @@ from aiperf.__main__ import main
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.report.gather import gather
+from aiperf.system.describe import versions
 from aiperf.verify import Verification, verify
 from tests.journal.forged import Line, lines_of, write
 
@@ -65,6 +66,30 @@ def test_an_option_that_the_recorded_plan_was_not_made_with_contradicts_it(
 
     assert [said for _, said in told(verified, "plan") if said.startswith(found)]
     assert not verified.is_sound
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "found"),
+    [
+        ("searcher", "name", "oracle", "searcher is one of"),
+        ("searcher", "morphs", 0, "morphs is at least 1"),
+        ("searcher", "candidates", "many", "Expected `int`"),
+        ("hpo", "name", "luck", "hpo is one of"),
+        ("hpo", "startup_trials", -1, "startup_trials is at least 0"),
+    ],
+)
+def test_a_searcher_or_a_tuning_that_nothing_can_be_built_of_is_found_by_its_reason(
+    part: str, name: str, value: Any, found: str, tmp_path: Path
+) -> None:
+    def by_ours(lines: list[Line]) -> None:
+        configured(part, name, value)(lines)
+        lines[0]["versions"]["aiperf-cluster"] = versions()["aiperf-cluster"]
+
+    ours, another = forged(tmp_path / "ours", by_ours), forged(tmp_path / "another", configured(part, name, value))
+
+    (finding,) = [finding for finding in ours.findings if finding.check == "plan"]
+    assert finding.certainty == "contradiction" and found in finding.found and not ours.is_sound
+    assert [certainty for certainty, _ in told(another, "plan")] == ["cannot be determined"]
 
 
 def test_a_starting_graph_that_is_not_the_one_of_its_name_contradicts_the_plan(tmp_path: Path) -> None:

@@ -116,3 +116,28 @@ def both_lowered(lines: list[Line]) -> list[Line]:
 
 def test_energy_that_is_lowered_throughout_is_not_found_since_nothing_chains_telemetry(tmp_path: Path) -> None:
     assert found_in(tmp_path, both_lowered) == []
+
+
+def watched(lines: list[Line], own: float) -> list[Line]:
+    """With whose work the host's two processors did: programs worked all the time, this run's so much of it."""
+    for line in lines:
+        if line.get("device") == "host":
+            at = line["at"]
+            line["processors"] = {
+                "passed": 2 * at,
+                "programs": 2 * at,
+                "own": 2 * own * at,
+                "kernel": 0.0,
+                "stolen": 0.0,
+            }
+    return lines
+
+
+@pytest.mark.parametrize(("own", "is_found"), [(0.7, False), (1.05, False), (1.5, True)])
+def test_a_run_that_had_more_processor_time_than_all_programs_is_a_contradiction(
+    tmp_path: Path, own: float, is_found: bool
+) -> None:
+    found = found_in(tmp_path, lambda lines: watched(lines, own))
+
+    assert bool(found) == is_found
+    assert all("by programs" in one.found for one in found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 import types
 import typing
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from aiperf.conf_folder import configuration_folder
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.storage_config import StorageConf
+from aiperf.option_limits import hold
 from aiperf.option_paths import path_of
 from aiperf.option_records import Records, check_field, check_record
 from aiperf.option_words import Options, check, fields_of_records
@@ -29,10 +31,13 @@ from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.system.description.form import SystemForm, filled
 from aiperf.train.trainer_config import TrainerConf
-from cluster.faults import FAULTS, FaultConf, UnusableFault
+from cluster.faults import FAULTS, FaultConf
 from cluster.kinds import CLUSTERS
 from cluster.place import ClusterConf
-from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf, UnusableConf
+from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf
+
+ALL = "all"
+"""accelerators_per_worker: one worker of everything."""
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -46,27 +51,33 @@ MISSING: Any = "???"
 class BudgetConf:
     """How far networks may grow; recorded in the journal, since a proposal depends on it."""
 
-    factor: float = 4.0
+    factor: float = field(default=4.0, metadata={"least": 1})
     """Forward operations and parameters: at most so many times the starting graph's."""
-    memory_share: float = 0.9
+    memory_share: float = field(default=0.9, metadata={"above": 0, "most": 1})
     """Training memory: at most this share of the smallest accelerator's, at `batch` images."""
-    memory_bytes: int | None = None
+    memory_bytes: int | None = field(default=None, metadata={"least": 1})
     """Memory of the smallest accelerator; none: read on the nodes of the workers, where they have accelerators, else their
     memory divided by the ranks of a worker. Declared, no worker is refused for having less."""
-    batch: int = 32
+    batch: int = field(default=32, metadata={"least": 1, "unit": "images"})
     """Images per accelerator at which training memory is reckoned."""
+
+    def __post_init__(self) -> None:
+        hold(self, "budget")
 
 
 @dataclass
 class BatchConf:
     """Images per accelerator and step."""
 
-    default: int = 64
+    default: int = field(default=64, metadata={"least": 1, "unit": "images"})
     """Before tuning begins."""
-    smallest: int | None = None
+    smallest: int | None = field(default=None, metadata={"least": 1, "unit": "images"})
     """Tuning goes no lower; none: half of the largest that can be chosen, and at most the default."""
-    largest: int | None = None
+    largest: int | None = field(default=None, metadata={"least": 1, "unit": "images"})
     """Tuning goes no higher; none: training images / (20 · ranks). The measured ceiling bounds both."""
+
+    def __post_init__(self) -> None:
+        hold(self, "batch")
 
 
 @dataclass
@@ -90,16 +101,16 @@ class RunConf:
     """Second half of the run's folder, runs/<time>-<name>; none: the data set's name."""
     runs: str = "runs"
     """Folder of all runs."""
-    seed: int = 0
+    seed: int = field(default=0, metadata={"least": 0})
     """Everything random is derived from it."""
     start: str | None = None
     """Starting graph: a name (`python -m aiperf flops` lists them) or a JSON file; none: the data set's usual one."""
-    executor: str = "ray"
+    executor: str = field(default="ray", metadata={"among": ("ray", "inline")})
     """ray: workers as actors of a Ray cluster; inline: one worker inside the driver, for looking into things."""
-    accelerators_per_worker: int | str | None = None
+    accelerators_per_worker: int | str | None = field(default=None, metadata={"least": 1, "among": (ALL,)})
     """Accelerators of one worker; none: all of a node. More than a node has: a worker of several whole nodes. all: one worker
     of everything, also on nodes without accelerators. A number declared, those hold no worker."""
-    metrics_port: int | None = None
+    metrics_port: int | None = field(default=None, metadata={"least": 1, "most": 65535})
     """Port of Ray's Prometheus endpoint on the driver's host, with the run's figures in it (docs/observability.md); none: no
     endpoint. On loopback where the run is on this machine alone; else it is open to all who reach that host."""
     follow: str | None = None
@@ -114,10 +125,11 @@ class RunConf:
     """The file of the site's announcements; goes with announcement."""
     resume: str | None = None
     """Go on with the run in this folder, after whatever end but that of its declared time."""
-    resume_until: int | None = None
+    resume_until: int | None = field(default=None, metadata={"least": 1, "unit": "lines"})
     """With resume: go on after this line of a damaged journal; what follows it is set aside in a file beside it."""
 
     def __post_init__(self) -> None:
+        hold(self)
         if self.trainer.decay_epochs is None and self.schedule.epochs:
             self.trainer = replace(self.trainer, decay_epochs=self.schedule.epochs[-1])
 
@@ -273,10 +285,6 @@ def configure(words: Sequence[str]) -> RunConf:
             built = OmegaConf.to_object(composed)
         except (HydraException, OmegaConfBaseException) as error:
             raise BadConfiguration(_told(_first_cause(error), words)) from error
-        except UnusableFault as error:
-            raise BadConfiguration(f"cluster.faults: {error}") from error
-        except UnusableConf as error:
-            raise BadConfiguration(str(error)) from error
     assert isinstance(built, RunConf)
     for path in paths.values():
         if path is not None:
@@ -304,7 +312,8 @@ def _make_records(composed: DictConfig) -> None:
             except ValidationError as error:
                 name = str(error.full_key)
                 raise BadConfiguration(
-                    f"{option}.{index}.{name} is {_law_of(kind, name)}; found {record[name]}"
+                    f"{option}.{index}.{name} is {_law_of(kind, name)}; found {record[name]}: give such a value, or leave "
+                    "it out"
                 ) from error
 
 
@@ -321,7 +330,9 @@ def _set_field(composed: DictConfig, word: str, option: str, index: int, name: s
     try:
         held[index][name] = value
     except ValidationError as error:
-        raise BadConfiguration(f"{option}.{index}.{name} is {_law_of(kind, name)}; found {word}") from error
+        raise BadConfiguration(
+            f"{option}.{index}.{name} is {_law_of(kind, name)}; found {word}: give such a value, or leave it out"
+        ) from error
 
 
 def _first_cause(error: BaseException) -> OmegaConfBaseException:
@@ -338,9 +349,13 @@ def _first_cause(error: BaseException) -> OmegaConfBaseException:
 
 def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
     """From the kind of the error and the option it is about: its text is the library's matter."""
+<<<<<<< HEAD
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
 
     option = error.full_key or ""
+=======
+    option = re.sub(r"\[\d+\]$", "", str(error.full_key or ""))  # of an entry of a list: the list
+>>>>>>> 3e57f43 (One table of limits beside each configuration field, and one check of it; --help shows it)
     found = next((word for word in words if word.lstrip("+").partition("=")[0] == option), " ".join(words))
     part, _, name = option.partition(".")
     schemas = schemas_of_parts().get(part, (RunConf,))
@@ -358,7 +373,7 @@ def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
         those = ", ".join(f"{part}={name_of_choice(schema)}" for schema in of)
         return f"{option} goes with {those}; another {part} is chosen here"
     if isinstance(error, ValidationError) and of:
-        return f"{option} is {_law_of(of[0], name or part)}; found {found}"
+        return f"{option} is {_law_of(of[0], name or part)}; found {found}: give such a value, or leave it out"
     return f"{option or 'a value'} cannot be made of {found} ({type(error).__name__})"
 
 

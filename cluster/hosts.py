@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import Head, Invited, NodesAsked, NodesConf, Place
+from cluster.place import LONGEST_SECONDS, Head, Invited, NodesAsked, NodesConf, Place
 
 REACHED = "aiperf: this host is ready"
 """What a host says when all that it needs is there."""
@@ -53,15 +53,15 @@ class HostsConf(NodesConf):
     hostfile: str | None = None
     """A file of mpirun or horovodrun instead: HOST slots=N in each line. Slots are said not to be honoured: a worker has all
     accelerators of a node, or accelerators_per_worker."""
-    fewest_hosts: int | None = None
+    fewest_hosts: int | None = field(default=None, metadata={"least": 1})
     """The run begins with so many of them where others cannot be reached or have not joined; none: it needs them all."""
-    join_seconds: float = 300.0
+    join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long the hosts may take to join."""
     address: str | None = None
     """Of this machine, as the hosts reach it; none: what its host name stands for."""
     ssh: list[str] = field(default_factory=list)
     """More arguments of ssh, as they are: -p, 2222, -i, KEY, -F, FILE. Host keys are checked as your ssh checks them."""
-    connect_seconds: int = 10
+    connect_seconds: int = field(default=10, metadata={"least": 1, "most": LONGEST_SECONDS})
     """How long ssh may take to reach a host."""
     python: str | None = None
     """The interpreter on the hosts; none: the path of this one."""
@@ -69,7 +69,7 @@ class HostsConf(NodesConf):
     """Where it is started there; none: the working directory here."""
     setup: list[str] = field(default_factory=list)
     """Lines of sh that come first on each host: module load cuda."""
-    again_seconds: float = 600.0
+    again_seconds: float = field(default=600.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """A host that was lost is reached for again for so long, at growing intervals; 0: it is not."""
     submit: bool = True
     """false: print what is run on each host, and nothing else."""
@@ -77,15 +77,8 @@ class HostsConf(NodesConf):
     def check(self) -> None:
         """See `ClusterConf.check`."""
         super().check()
-        for name, value, least in (
-            ("join_seconds", self.join_seconds, 0),
-            ("connect_seconds", self.connect_seconds, 1),
-            ("again_seconds", self.again_seconds, 0),
-        ):
-            if value < least:
-                raise ValueError(f"cluster.{name} is at least {least}; found {value}")
         listed = self.listed()
-        if self.fewest_hosts is not None and not 1 <= self.fewest_hosts <= len(listed):
+        if self.fewest_hosts is not None and self.fewest_hosts > len(listed):
             raise ValueError(
                 f"cluster.fewest_hosts is between 1 and the number of hosts, {len(listed)}; found {self.fewest_hosts}"
             )

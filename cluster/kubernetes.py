@@ -12,7 +12,7 @@ from typing import Any
 from cluster.kubernetes_job import KubernetesJob, as_yaml
 from cluster.manifests import kuberay, plain_jobs
 from cluster.manifests.asked import Asked
-from cluster.place import BatchConf, Demand, Existing, Head, NodesAsked, Place, Submission
+from cluster.place import LONGEST_SECONDS, BatchConf, Demand, Existing, Head, NodesAsked, Place, Submission
 
 OPERATORS = ("kuberay", "none")
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
@@ -34,29 +34,29 @@ class KubernetesConf(BatchConf):
     kind: str = "kubernetes"
     image: str = ""
     """The image that all pods run, with this package in it: see Dockerfile."""
-    operator: str = "kuberay"
+    operator: str = field(default="kuberay", metadata={"among": OPERATORS})
     """kuberay: a RayJob, whose workers come and go by Ray's autoscaler; none: a Job for the head, and an indexed
     one for the workers."""
     namespace: str = "default"
     """It must be there."""
-    max_workers: int = 1
+    max_workers: int = field(default=1, metadata={"least": 1})
     """Pods of workers, a node of Ray each; all of them are asked for as the run begins."""
-    min_workers: int = 0
+    min_workers: int = field(default=0, metadata={"least": 0})
     """So many are kept in any case (kuberay)."""
-    start_workers: int = 1
+    start_workers: int = field(default=1, metadata={"least": 1})
     """The run begins when so many have joined; the others may come at any time."""
-    join_seconds: float = 1800.0
+    join_seconds: float = field(default=1800.0, metadata={"least": 1, "most": LONGEST_SECONDS})
     """How long they may take: new nodes, and images that are pulled."""
-    accelerators: int = 0
+    accelerators: int = field(default=0, metadata={"least": 0})
     """Of each worker's pod."""
     accelerator_resource: str = "nvidia.com/gpu"
     """As the cluster's device plugin names them."""
-    cpus: int = 4
+    cpus: int = field(default=4, metadata={"least": 1})
     """Of each worker's pod: asked for and never exceeded; likewise below."""
     memory: str = "16Gi"
     shared_memory: str = "4Gi"
     """/dev/shm of each pod; counted as its memory."""
-    head_cpus: int = 2
+    head_cpus: int = field(default=2, metadata={"least": 1})
     """Of the head's pod, which holds Ray's head and the driver, and trains nothing."""
     head_memory: str = "8Gi"
     runs_claim: str = "aiperf-runs"
@@ -77,7 +77,7 @@ class KubernetesConf(BatchConf):
     """The same for the head."""
     tolerations: list[str] = field(default_factory=list)
     """KEY[=VALUE][:EFFECT] each, of all pods: nvidia.com/gpu:NoSchedule."""
-    pull_policy: str = "IfNotPresent"
+    pull_policy: str = field(default="IfNotPresent", metadata={"among": PULL_POLICIES})
     """IfNotPresent, Always or Never."""
     pull_secrets: list[str] = field(default_factory=list)
     """Secrets with which the image is pulled."""
@@ -85,17 +85,17 @@ class KubernetesConf(BatchConf):
     """Of the head, whose autoscaler asks for pods (kuberay); none: one is made with no more rights than that takes."""
     token_secret: str | None = None
     """Secret whose key auth_token holds Ray's token; none: KubeRay makes one; without KubeRay the driver does."""
-    user: int = 1000
+    user: int = field(default=1000, metadata={"least": 1})
     """Number of the user and group that all containers run as, and that the claims' files belong to. Never root."""
     env: list[str] = field(default_factory=list)
     """NAME=VALUE each, of all pods: NCCL_SOCKET_IFNAME=eth0. No secrets: whoever may read the job reads them."""
-    restarts: int = 3
+    restarts: int = field(default=3, metadata={"least": 0})
     """So often the job is begun anew after a loss of its head: the run goes on from its journal."""
-    keep_seconds: int = 600
+    keep_seconds: int = field(default=600, metadata={"least": 0, "most": LONGEST_SECONDS})
     """The pods stay so long after the end."""
-    idle_seconds: int = 120
+    idle_seconds: int = field(default=120, metadata={"least": 0, "most": LONGEST_SECONDS})
     """A worker that the run does not ask for any more is ended after so long."""
-    autoscaler: str = "v2"
+    autoscaler: str = field(default="v2", metadata={"among": ("v1", "v2")})
     """Version of Ray's autoscaler: v2 or v1."""
     ray_version: str | None = None
     """Of the Ray in the image; none: that which is installed here."""
@@ -152,16 +152,6 @@ class KubernetesConf(BatchConf):
         """Every law that a value breaks."""
         if not re.fullmatch(r"[\w./:@-]+", self.image):
             yield f"cluster.image is the image that all pods run (docs/kubernetes.md builds one); found {self.image!r}"
-        for name, choices in (
-            ("operator", OPERATORS),
-            ("pull_policy", PULL_POLICIES),
-            ("autoscaler", ("v1", "v2")),
-        ):
-            if getattr(self, name) not in choices:
-                yield f"cluster.{name} is one of {', '.join(choices)}; found {getattr(self, name)!r}"
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                yield f"cluster.{name} is at least {least}; found {getattr(self, name)}"
         if not self.min_workers <= self.max_workers or not self.start_workers <= self.max_workers:
             yield (
                 "cluster.min_workers and cluster.start_workers are at most cluster.max_workers; found "
@@ -213,19 +203,6 @@ def _overlap(one: str, other: str) -> bool:
     return first.is_relative_to(second) or second.is_relative_to(first)
 
 
-_LEAST = {
-    "max_workers": 1,
-    "min_workers": 0,
-    "start_workers": 1,
-    "accelerators": 0,
-    "cpus": 1,
-    "head_cpus": 1,
-    "user": 1,
-    "restarts": 0,
-    "keep_seconds": 0,
-    "idle_seconds": 0,
-    "join_seconds": 1,
-}
 _FORMS = {
     "namespace": (_LABEL, "is a name of lower case letters, digits and '-'"),
     "operator_namespace": (_LABEL, "is a name of lower case letters, digits and '-'"),

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+LONGEST_SECONDS = 366 * 86400
+"""Of whatever is waited for."""
 HEAD_LOST = 3
 """The exit status of `python -m aiperf join` where the run's head has gone without ending its run."""
 

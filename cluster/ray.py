@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from cluster.place import Demand, Existing, NodesAsked, NodesConf, Place
+from cluster.place import LONGEST_SECONDS, Demand, Existing, NodesAsked, NodesConf, Place
 
 
 @dataclass
@@ -16,25 +16,20 @@ class RayConf(NodesConf):
     kind: str = "ray"
     address: str = "auto"
     """HOST:PORT of its head; auto: the Ray of this host."""
-    nodes: int = 1
+    nodes: int = field(default=1, metadata={"least": 1})
     """So many nodes are waited for before the run begins; more may come at any time."""
-    patience_seconds: float = 300.0
+    patience_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long."""
-    ask_nodes: int = 0
+    ask_nodes: int = field(default=0, metadata={"least": 0})
     """So many nodes are asked of its autoscaler for as long as the run goes on, each with what a worker takes; 0: none."""
-    ask_cpus: int = 1
+    ask_cpus: int = field(default=1, metadata={"least": 1})
     """Processors of each node that is asked for, all of them."""
-    ask_accelerators: int = 0
+    ask_accelerators: int = field(default=0, metadata={"least": 0})
     """Accelerators of each node that is asked for, all of them."""
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
         super().check()
-        if self.nodes < 1:
-            raise ValueError(f"cluster.nodes is at least 1; found {self.nodes}")
-        for name, least in {"ask_nodes": 0, "ask_cpus": 1, "ask_accelerators": 0}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"cluster.{name} is at least {least}; found {getattr(self, name)}")
         if not self.address:
             raise ValueError("cluster.address is HOST:PORT of Ray's head, or auto on that host; found none")
 

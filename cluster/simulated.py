@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cluster.faults import FAULTS, AnyFault
-from cluster.place import ClusterConf, NodesAsked, Place, Simulated
+from cluster.place import LONGEST_SECONDS, ClusterConf, NodesAsked, Place, Simulated
 
 if TYPE_CHECKING:
     Faults = list[AnyFault]
@@ -21,11 +21,11 @@ else:
 class LinkConf:
     """One layer of the links between a worker's accelerators, in the α–β model: a message of n bytes takes α + n/β."""
 
-    width: int = 8
+    width: int = field(default=8, metadata={"least": 0})
     """How many groups of the layer below this one joins; the last layer joins whatever is left."""
-    latency_seconds: float = 5e-6
+    latency_seconds: float = field(default=5e-6, metadata={"least": 0, "most": LONGEST_SECONDS})
     """α, of one message."""
-    bytes_per_second: float = 100e9
+    bytes_per_second: float = field(default=100e9, metadata={"above": 0})
     """β, of one accelerator, one way."""
 
 
@@ -34,57 +34,63 @@ class SimulatedConf(ClusterConf):
     """No machines at all: workers under a virtual clock, with invented learning curves. Never ranked."""
 
     kind: str = "simulated"
-    workers: int = 8
+    workers: int = field(default=8, metadata={"least": 1})
     """Workers."""
-    accelerators: int = 8
+    accelerators: int = field(default=8, metadata={"least": 1})
     """Accelerators of each."""
-    workers_per_host: int = 1
+    workers_per_host: int = field(default=1, metadata={"least": 1})
     """Workers that are lost together when their host is."""
-    flops: float = 47.5e12
+    flops: float = field(default=47.5e12, metadata={"above": 0, "unit": "operations per second"})
     """Operations per second that one accelerator reaches in training: the paper's 194.53 PFLOPS on 4096 Ascend 910."""
-    memory_bytes: int = 32 * 2**30
+    memory_bytes: int = field(default=32 * 2**30, metadata={"least": 1})
     """Memory of one accelerator. Training fills it as `morphism.cost` reckons, the least that a step can need: a real one, with
     its workspaces and fragments, holds smaller batches."""
-    bytes_per_element: int = 2
+    bytes_per_element: int = field(default=2, metadata={"least": 2, "most": 4})
     """Of an activation where trainer.precision=auto: 2 for accelerators with BF16 or FP16, 4 for those without."""
-    ceiling: int | None = None
+    ceiling: int | None = field(default=None, metadata={"least": 8, "unit": "images"})
     """The largest batch, in images per accelerator, that each worker says it can hold; none: what the memory holds, by
     trainer.ceiling_share."""
-    step_seconds: float = 0.002
+    step_seconds: float = field(default=0.002, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Of every step, whatever its batch: launching kernels, the optimiser's small change."""
-    speed_spread: float = 0.02
+    speed_spread: float = field(default=0.02, metadata={"least": 0, "most": 1})
     """Standard deviation of the hosts' speeds, as a share."""
     links: list[LinkConf] = field(
-        default_factory=lambda: [LinkConf(4, 5e-6, 100e9), LinkConf(2, 1e-5, 25e9), LinkConf(0, 2e-5, 12.5e9)]
+        default_factory=lambda: [LinkConf(4, 5e-6, 100e9), LinkConf(2, 1e-5, 25e9), LinkConf(0, 2e-5, 12.5e9)],
+        metadata={"fewest": 1},
     )
     """Layers of links, the nearest first: within four accelerators, between the fours of a host, between hosts."""
-    overlap: float = 0.7
+    overlap: float = field(default=0.7, metadata={"least": 0, "most": 1})
     """Share of the backward pass behind which the exchange of gradients can hide."""
-    input_share: float = 0.01
+    input_share: float = field(default=0.01, metadata={"least": 0})
     """Waiting for images, as a share of a training step."""
-    join_seconds: float = 30.0
+    join_seconds: float = field(default=30.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long a worker takes to come up."""
-    return_seconds: float = 120.0
+    return_seconds: float = field(default=120.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """After how long another worker comes up in the place of a lost one."""
-    detection_seconds: float = 10.0
+    detection_seconds: float = field(default=10.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """After how long the loss of a worker is noticed."""
-    build_seconds: float = 2.0
+    build_seconds: float = field(default=2.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Building a trial's network."""
-    compile_seconds: float = 20.0
+    compile_seconds: float = field(default=20.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Compiling it."""
-    weights_bytes_per_second: float = 1e9
+    weights_bytes_per_second: float = field(default=1e9, metadata={"above": 0})
     """How fast a parent's weights are read."""
-    checkpoint_bytes_per_second: float = 20e9
+    checkpoint_bytes_per_second: float = field(default=20e9, metadata={"above": 0})
     """How fast a checkpoint is copied while training stands still."""
-    proposal_seconds: float = 1.0
+    proposal_seconds: float = field(default=1.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """What a proposal takes on a worker's processor. Proposals are really made; the time that takes is measured, and not
     charged to the virtual clock."""
-    turn_seconds: float = 0.25
+    turn_seconds: float = field(default=0.25, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Words that fall due within so long after the first are heard together."""
     faults: Faults = field(default_factory=list, metadata={"records": FAULTS})
     """Faults to inject; each draws from the run's seed and its place in the list. See docs/simulation.md."""
     profile: str | None = None
     """Take step, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
+
+    def check(self) -> None:
+        """See `ClusterConf.check`."""
+        if self.bytes_per_element == 3:
+            raise ValueError("cluster.bytes_per_element is 2 (BF16, FP16) or 4 (FP32); found 3: take one of them")
 
     def nodes_asked(self) -> NodesAsked:
         """All of it is configured."""

@@ -15,7 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import HEAD_LOST, BatchConf, ClusterError, Head, JobState, NodesAsked, Place, Submission, bytes_of
+from cluster.place import (
+    HEAD_LOST,
+    LONGEST_SECONDS,
+    BatchConf,
+    ClusterError,
+    Head,
+    JobState,
+    NodesAsked,
+    Place,
+    Submission,
+    bytes_of,
+)
 
 SCRIPT = "slurm.sh"
 """The script's name in the run's folder."""
@@ -79,11 +90,11 @@ class SlurmConf(BatchConf):
     running. Within one (salloc) it takes place there."""
 
     kind: str = "slurm"
-    nodes: int = 1
+    nodes: int = field(default=1, metadata={"least": 1})
     """Nodes of the job."""
-    fewest_nodes: int | None = None
+    fewest_nodes: int | None = field(default=None, metadata={"least": 1})
     """The run begins with so many where the others have not joined in time; none: it needs them all."""
-    join_seconds: float = 300.0
+    join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long the nodes may take to join."""
     partition: str | None = None
     """None: the site's default; likewise below."""
@@ -96,15 +107,15 @@ class SlurmConf(BatchConf):
     """Whole nodes: what others compute on them would be measured too."""
     gpus_per_node: str | None = None
     """As sbatch takes it: 8, or a100:8. None: what the site gives with its nodes."""
-    cpus_per_node: int | None = None
+    cpus_per_node: int | None = field(default=None, metadata={"least": 1})
     """None: with whole nodes all of them, else the site's default."""
     memory_per_node: str | None = None
     """As sbatch takes it, 480G; none: with whole nodes all of it, else the site's default."""
-    margin_seconds: float = 1800.0
+    margin_seconds: float = field(default=1800.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """The job's time limit is the run's declared time and so much for start-up and report."""
     time: str | None = None
     """The time limit itself, as sbatch takes it; none: by margin_seconds."""
-    signal_seconds: int = 180
+    signal_seconds: int = field(default=180, metadata={"least": 1, "most": 65535})
     """So long before the time limit the run is ended cleanly: its journal is closed, its report written."""
     requeue: bool = False
     """After the time limit or the loss of the first node the job is queued again, and the run goes on from its journal."""
@@ -114,31 +125,22 @@ class SlurmConf(BatchConf):
     """Lines of bash that come next."""
     container: str | None = None
     """An image within which all of it runs."""
-    container_runtime: str = "pyxis"
+    container_runtime: str = field(default="pyxis", metadata={"among": ("pyxis", "apptainer")})
     """pyxis (srun --container-image), or apptainer."""
     container_mounts: list[str] = field(default_factory=list)
     """SOURCE:TARGET[:OPTIONS] each; the run's folder and the working directory are always there."""
     extra: list[str] = field(default_factory=list)
     """More arguments of sbatch, as they are: --mail-type=END."""
-    repeat: int = 1
+    repeat: int = field(default=1, metadata={"least": 1})
     """So many equal runs, one after the other, as an array of jobs: how repeatable is the score?"""
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
         super().check()
-        _least("cluster.nodes", self.nodes, 1)
-        _least("cluster.repeat", self.repeat, 1)
-        _least("cluster.signal_seconds", self.signal_seconds, 1)
-        _least("cluster.margin_seconds", self.margin_seconds, 0)
-        _least("cluster.join_seconds", self.join_seconds, 0)
-        if self.cpus_per_node is not None:
-            _least("cluster.cpus_per_node", self.cpus_per_node, 1)
-        if self.fewest_nodes is not None and not 1 <= self.fewest_nodes <= self.nodes:
+        if self.fewest_nodes is not None and self.fewest_nodes > self.nodes:
             raise ValueError(
                 f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}; found {self.fewest_nodes}"
             )
-        if self.container_runtime not in ("pyxis", "apptainer"):
-            raise ValueError(f"cluster.container_runtime is pyxis or apptainer; found {self.container_runtime!r}")
         for word in self.extra:
             name = word.lstrip("-").partition("=")[0]
             if not word.startswith("--") or name in _OWN:
@@ -404,8 +406,3 @@ def _asked(*words: str) -> str:
         told = re.sub(rf"^{words[0]}: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
         raise ClusterError(f"{words[0]} refused: {'; '.join(told.splitlines()) or f'status {done.returncode}'}")
     return done.stdout.strip()
-
-
-def _least(name: str, value: float, least: float) -> None:
-    if value < least:
-        raise ValueError(f"{name} is at least {least}; found {value}")

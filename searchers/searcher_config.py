@@ -7,7 +7,7 @@ What a searcher is made of (numpy, scipy, Optuna) is loaded by `build()` alone: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,18 +52,14 @@ class MorphismConf(SearcherConf):
 
     name: str = "morphism"
     """'morphism'."""
-    parents: int = 6
+    parents: int = field(default=6, metadata={"least": 1})
     """How many of the best parents are drawn for a proposal, the better the likelier."""
-    candidates: int = 128
+    candidates: int = field(default=128, metadata={"least": 1, "most": 100_000})
     """Children that are drawn and compared for a proposal, over all parents."""
-    morphs: int = 2
+    morphs: int = field(default=2, metadata={"least": 1, "most": 100})
     """The most morphs of a child; from 1 to this many are drawn."""
-    beta: float = 2.0
+    beta: float = field(default=2.0, metadata={"least": 0})
     """Standard deviations in the upper confidence bound: 0 only exploits, larger explores more."""
-
-    def __post_init__(self) -> None:
-        _at_least(self.name, 1, parents=self.parents, candidates=self.candidates, morphs=self.morphs)
-        _at_least(self.name, 0, beta=self.beta)
 
     def build(self) -> Morphing:
         """The searcher."""
@@ -78,13 +74,10 @@ class EvolutionConf(SearcherConf):
 
     name: str = "evolution"
     """'evolution'."""
-    tournament: int = 4
+    tournament: int = field(default=4, metadata={"least": 1})
     """Trials drawn from the best 16, the best of which becomes the parent."""
-    morphs: int = 2
+    morphs: int = field(default=2, metadata={"least": 1, "most": 100})
     """The most morphs of a child; from 1 to this many are drawn."""
-
-    def __post_init__(self) -> None:
-        _at_least(self.name, 1, tournament=self.tournament, morphs=self.morphs)
 
     def build(self) -> Evolution:
         """The searcher."""
@@ -99,11 +92,8 @@ class RandomConf(SearcherConf):
 
     name: str = "random"
     """'random'."""
-    morphs: int = 2
+    morphs: int = field(default=2, metadata={"least": 1, "most": 100})
     """The most morphs of a child; from 1 to this many are drawn."""
-
-    def __post_init__(self) -> None:
-        _at_least(self.name, 1, morphs=self.morphs)
 
     def build(self) -> RandomSearch:
         """The searcher."""
@@ -118,14 +108,10 @@ class TpeConf(HpoConf):
 
     name: str = "tpe"
     """'tpe'."""
-    startup_trials: int = 10
+    startup_trials: int = field(default=10, metadata={"least": 0})
     """Trials before which points are drawn at random."""
-    candidates: int = 24
+    candidates: int = field(default=24, metadata={"least": 1, "most": 100_000})
     """Points that TPE draws and compares."""
-
-    def __post_init__(self) -> None:
-        _at_least(self.name, 1, candidates=self.candidates)
-        _at_least(self.name, 0, startup_trials=self.startup_trials)
 
     def build(self) -> Tuner:
         """The tuner."""
@@ -154,9 +140,3 @@ TUNINGS: tuple[type[HpoConf], ...] = (TpeConf, OffConf)
 
 def _names(schemas: Sequence[type[SearcherConf] | type[HpoConf]]) -> str:
     return ", ".join(repr(schema().name) for schema in schemas)
-
-
-def _at_least(name: str, least: int, **values: float) -> None:
-    for field, value in values.items():
-        if not value >= least:  # refuses NaN as well
-            raise UnusableConf(f"{name}.{field} is at least {least}, not {value!r}")

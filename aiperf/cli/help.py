@@ -15,6 +15,7 @@ from typing import Any
 from aiperf.cli.arguments import VERBS
 from aiperf.cli.program import as_called
 from aiperf.config import GROUPS, RunConf, choices, name_of_choice, records_of, schemas_of_parts
+from aiperf.option_limits import limits_of
 from aiperf.ranking.law import written
 
 EXAMPLES = (
@@ -89,7 +90,8 @@ def _options(schema: type[Any], prefix: str, skip: Any) -> None:
         else:
             default = field.default_factory() if field.default_factory is not MISSING else "???"
         text = " ".join(meanings.get(field.name, "").split())
-        print(f"  {prefix}{field.name}={_written(default)}")
+        described = limits_of(schema)[field.name].described if field.name in limits_of(schema) else ""
+        print(f"  {prefix}{field.name}={_written(default)}{f'  ({described})' if described else ''}")
         if text:
             print(f"      {text}")
         for record in records_of(schema, field.name):
@@ -103,7 +105,7 @@ def _record(schema: type[Any]) -> None:
     print(f"      {_written(schema())}\n          {inspect.getdoc(schema)}")
     meanings = _docstrings(schema)
     for field in fields(schema)[1:]:
-        print(f"          {field.name} {field.metadata['range'].words}. {' '.join(meanings[field.name].split())}")
+        print(f"          {field.name} {limits_of(schema)[field.name].words}. {' '.join(meanings[field.name].split())}")
 
 
 def _written(value: Any) -> str:

@@ -19,6 +19,7 @@ from aiperf.data.description import (
     DataSet,
 )
 from aiperf.errors import BadConfiguration
+from aiperf.option_limits import hold
 
 CacheKind = Literal["auto", "decoded", "encoded", "none"]
 Format = Literal["folder", "webdataset"]
@@ -26,21 +27,8 @@ Decoder = Literal["auto", "dali", "libjpeg"]
 Crop = Literal["auto", "pad", "resized"]
 
 
-def _one_of(conf: object, option: str, legal: tuple[str, ...]) -> None:
-    value = getattr(conf, option)
-    if value not in legal:
-        raise BadConfiguration(f"dataset.{option} is one of {', '.join(map(repr, legal))}; found {value!r}")
-
-
-def _at_least(conf: object, option: str, least: int) -> None:
-    value = getattr(conf, option)
-    if value < least:
-        raise BadConfiguration(f"dataset.{option} is at least {least}; found {value!r}")
-
-
-def _check_noise(noise: float) -> None:
-    if not 0 <= noise <= 1:
-        raise BadConfiguration(f"dataset.noise lies between 0 and 1; found {noise!r}")
+SMALLEST, LARGEST = 4, 4096
+"""Of an image that a network sees, in pixels."""
 
 
 @dataclass
@@ -56,6 +44,9 @@ class DataSetConf:
     """What describes, opens and checks the set: a `set_module.SetModule`. By name, since opening takes torch."""
     usual_start: ClassVar[str] = "resnet50_v1"
     """The starting graph where none is named: the paper's."""
+
+    def __post_init__(self) -> None:
+        hold(self, "dataset")
 
     def published(self) -> DataSet | None:
         """The set in numbers as its authors published it; None: it has only the numbers that its files or its options give."""
@@ -74,26 +65,19 @@ class FilesConf(DataSetConf):
     fingerprint: str | None = None
     """A set of another fingerprint (`prepare` prints it) is refused. None: whatever lies in the root of the head; a run's
     workers are held to that in any case."""
-    corrupt_limit: int = 10
+    corrupt_limit: int = field(default=10, metadata={"least": 0, "unit": "images"})
     """How many corrupt images are named, counted and skipped; with one more the set is refused."""
-    cache: str = "auto"
+    cache: str = field(default="auto", metadata={"among": get_args(CacheKind)})
     """What is kept in this host's memory, one copy for all its processes. auto: decoded where the training images are small
     (up to 64 pixels, a quarter of the free memory), encoded where the files fit in half of it, none otherwise; decoded,
     encoded, none: just that. Centre crops for validation are kept decoded too, under auto, where they fit in a quarter."""
-    workers: int = 0
+    workers: int = field(default=0, metadata={"least": 0, "unit": "threads"})
     """Decoding threads of one process; 0: its share of its worker's cores."""
-    prefetch_batches: int = 3
+    prefetch_batches: int = field(default=3, metadata={"least": 1})
     """Batches that are decoded ahead of the step that needs them."""
-    decoder: str = "auto"
+    decoder: str = field(default="auto", metadata={"among": get_args(Decoder)})
     """Of large images for an NVIDIA accelerator. auto: libjpeg-turbo, until NVIDIA DALI has been run on a GPU; dali, libjpeg:
     just that."""
-
-    def __post_init__(self) -> None:
-        _one_of(self, "cache", get_args(CacheKind))
-        _one_of(self, "decoder", get_args(Decoder))
-        _at_least(self, "corrupt_limit", 0)
-        _at_least(self, "workers", 0)
-        _at_least(self, "prefetch_batches", 1)
 
 
 @dataclass
@@ -103,16 +87,12 @@ class DigitsConf(DataSetConf):
     module: ClassVar[str] = "aiperf.data.sets.digits"
     usual_start: ClassVar[str] = "digits_small"
     name: str = "digits"
-    noise: float = 0.0
+    noise: float = field(default=0.0, metadata={"least": 0, "most": 1})
     """Deviation of noise added to each pixel, as a share of its range: drawn anew in each epoch for a training image, once for
     ever for a validation image. conf/dataset/digits.yaml has the default run's: without it the digits are learnt at once."""
 
-    shift: int = 0
+    shift: int = field(default=0, metadata={"least": 0, "most": 7, "unit": "pixels"})
     """A training image is moved by up to so many pixels each way, anew in each epoch; where `augment` is true."""
-
-    def __post_init__(self) -> None:
-        _check_noise(self.noise)
-        _at_least(self, "shift", 0)
 
 
 @dataclass
@@ -122,28 +102,29 @@ class SyntheticConf(DataSetConf):
     module: ClassVar[str] = "aiperf.data.sets.synthetic"
     usual_start: ClassVar[str] = "resnet20"
     name: str = "synthetic"
-    training_images: int = 10_000
+    training_images: int = field(default=10_000, metadata={"least": 2})
     """Training images of one epoch."""
-    validation_images: int = 1_000
+    validation_images: int = field(default=1_000, metadata={"least": 2})
     """Validation images."""
-    classes: int = 10
+    classes: int = field(default=10, metadata={"least": 2})
     """Classes, of nearly equal size."""
-    image: int = 32
+    image: int = field(default=32, metadata={"least": SMALLEST, "most": LARGEST, "unit": "pixels"})
     """Height and width in pixels."""
-    channels: int = 3
+    channels: int = field(default=3, metadata={"least": 1})
     """Channels of a pixel."""
-    noise: float = 0.25
+    noise: float = field(default=0.25, metadata={"least": 0, "most": 1})
     """Deviation of the noise added to a prototype, as a share of the range of a pixel; more is harder to learn."""
-    seed: int = 0
+    seed: int = field(default=0, metadata={"least": 0})
     """Of prototypes and noise: the same seed is the same set, everywhere."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "classes", 2)
-        _at_least(self, "training_images", self.classes)
-        _at_least(self, "validation_images", self.classes)
-        _at_least(self, "image", 4)
-        _at_least(self, "channels", 1)
-        _check_noise(self.noise)
+        super().__post_init__()
+        fewest = min(self.training_images, self.validation_images)
+        if fewest < self.classes:
+            raise BadConfiguration(
+                f"dataset.training_images and dataset.validation_images are at least dataset.classes, {self.classes}; "
+                f"found {self.training_images} and {self.validation_images}: take more images, or fewer classes"
+            )
 
 
 @dataclass
@@ -165,30 +146,27 @@ class ImagesConf(FilesConf):
     module: ClassVar[str] = "aiperf.data.sets.images"
     usual_start: ClassVar[str] = "resnet20"
     name: str = "images"
-    image: int = 32
+    image: int = field(default=32, metadata={"least": SMALLEST, "most": LARGEST, "unit": "pixels"})
     """Height and width the network sees, in pixels."""
-    channels: int = 3
+    channels: int = field(default=3, metadata={"least": 1, "most": 3})
     """3: colour, 1: grey."""
-    format: str = "folder"
+    format: str = field(default="folder", metadata={"among": get_args(Format)})
     """folder: class folders; webdataset: tar shards of NAME.jpg + NAME.cls, as `python -m aiperf prepare` packs them."""
-    crop: str = "auto"
+    crop: str = field(default="auto", metadata={"among": get_args(Crop)})
     """How training images are augmented. pad: pad by an eighth, crop, flip (CIFAR-10's way); resized: random resized crop of
     8–100 % and flip (ImageNet's way); auto: pad up to 64 pixels, resized above."""
-    mean: list[float] = field(default_factory=lambda: list(IMAGENET_MEAN))
+    mean: list[float] = field(default_factory=lambda: list(IMAGENET_MEAN), metadata={"fewest": 1})
     """Mean of each channel, of pixels in 0..1."""
-    std: list[float] = field(default_factory=lambda: list(IMAGENET_STD))
+    std: list[float] = field(default_factory=lambda: list(IMAGENET_STD), metadata={"above": 0, "fewest": 1})
     """Standard deviation of each channel, of pixels in 0..1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _one_of(self, "format", get_args(Format))
-        _one_of(self, "crop", get_args(Crop))
-        _at_least(self, "image", 4)
         if self.channels not in (1, 3):
             raise BadConfiguration(f"dataset.channels is 3 (colour) or 1 (grey); found {self.channels!r}")
-        if not len(self.mean) == len(self.std) == self.channels or min(self.std) <= 0:
+        if not len(self.mean) == len(self.std) == self.channels:
             raise BadConfiguration(
-                f"dataset.mean and dataset.std have one number for each of the {self.channels} channels, std above zero; "
+                f"dataset.mean and dataset.std have one number for each of the {self.channels} channels; "
                 f"found mean={list(self.mean)!r} std={list(self.std)!r}"
             )
 
@@ -204,12 +182,8 @@ class ImagenetConf(FilesConf):
 
     module: ClassVar[str] = "aiperf.data.sets.imagenet"
     name: str = "imagenet"
-    format: str = "folder"
+    format: str = field(default="folder", metadata={"among": get_args(Format)})
     """folder: class folders; webdataset: tar shards of NAME.jpg + NAME.cls, as `python -m aiperf prepare` packs them."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _one_of(self, "format", get_args(Format))
 
     def published(self) -> DataSet:
         return DataSet(

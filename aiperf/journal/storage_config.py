@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
+from aiperf.option_limits import hold
 
 SHARED, LOCAL = "shared", "local:"
 KEEP = ("best", "all", "none")
@@ -20,24 +21,20 @@ class StorageConf:
     """shared: written in the run's folder. local:FOLDER: written on the own disk of the driver's host, in FOLDER, an absolute
     path, and copied to the run's folder every 2 s and at the end."""
 
-    telemetry: str = SHARED
+    telemetry: str = field(default=SHARED, metadata={"among": (SHARED, "local")})
     """shared: written in the run's folder, each second. local: on the own disk of each worker's host, and shipped to the run's
     folder at the end of each trial and of the worker."""
 
-    checkpoints: str = "best"
+    checkpoints: str = field(default="best", metadata={"among": KEEP})
     """What stays of them once a run's time is over: the best one with its graph file, all, or none. A run that ended before
     its time keeps all, since it can be resumed."""
+
+    def __post_init__(self) -> None:
+        hold(self, "storage")
 
     def check(self) -> None:
         """Raises BadConfiguration where a place is none."""
         self.local_journal()
-        if self.telemetry not in (SHARED, "local"):
-            raise BadConfiguration(f"storage.telemetry is 'shared' or 'local'; found {self.telemetry!r}")
-
-        if self.checkpoints not in KEEP:
-            raise BadConfiguration(
-                f"storage.checkpoints is one of {', '.join(map(repr, KEEP))}; found {self.checkpoints!r}"
-            )
 
     @property
     def is_telemetry_local(self) -> bool:

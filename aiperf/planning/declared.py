@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiperf.config import RunConf
+from aiperf.config import ALL, RunConf
 from aiperf.data.dataset_config import FilesConf
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe, is_indexed, is_seen
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.plan import Plan, check_options, make_plan, starting_graph
-from aiperf.planning.worker_shape import ALL
 from aiperf.train.trainer_config import ranks_of_worker
 from aiperf.typed import command, option
 from cluster.place import NodesAsked

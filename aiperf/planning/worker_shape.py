@@ -18,23 +18,10 @@ from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import System
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
-ALL = "all"
-"""accelerators_per_worker: one worker of everything."""
-
 
 def accelerators_declared(declared: int | str | None) -> int | None:
-    """How many accelerators a worker is said to have (accelerators_per_worker); None: all of a node, or of all nodes.
-
-    Raises:
-        BadConfiguration: neither a number nor all.
-    """
-    if declared is None or declared == ALL:
-        return None
-    if not isinstance(declared, int) or declared < 1:
-        raise BadConfiguration(
-            f"accelerators_per_worker is at least 1, or {ALL!r}; found {declared!r}: leave it out to take all of a node"
-        )
-    return declared
+    """How many accelerators a worker is said to have (accelerators_per_worker); None: all of a node, or of all nodes."""
+    return declared if isinstance(declared, int) else None
 
 
 def shape_of(

@@ -11,58 +11,50 @@ import msgspec
 
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
+from aiperf.option_limits import LONGEST_SECONDS, hold
 
 
 @dataclass
 class ScheduleConf:
     """How long a run lasts, and how its rounds lengthen."""
 
-    duration_seconds: float = 43200.0
+    duration_seconds: float = field(default=43200.0, metadata={"above": 0, "most": LONGEST_SECONDS})
     """Length of the run, declared beforehand."""
-    warmup_seconds: float = 3600.0
+    warmup_seconds: float = field(default=3600.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Where the valid window begins."""
-    epochs: list[int] = field(default_factory=lambda: [15, 30, 45, 60])
+    epochs: list[int] = field(default_factory=lambda: [15, 30, 45, 60], metadata={"least": 1, "fewest": 1})
     """Most epochs of a worker's round 1, 2, …; the last holds for all rounds after."""
-    patience: int = 6
+    patience: int = field(default=6, metadata={"least": 1, "unit": "epochs"})
     """Epochs without improvement after which a trial of round 1 ends."""
-    patience_step: int = 2
+    patience_step: int = field(default=2, metadata={"least": 0, "unit": "epochs"})
     """Added with each round."""
-    largest_patience: int = 20
+    largest_patience: int = field(default=20, metadata={"least": 1, "unit": "epochs"})
     """Patience grows no further."""
-    improvement: float = 0.001
+    improvement: float = field(default=0.001, metadata={"least": 0})
     """By how much validation cross-entropy must fall to count as improved."""
-    warmup_rounds: int = 3
+    warmup_rounds: int = field(default=3, metadata={"least": 0})
     """Rounds after which tuning begins."""
-    stop: str = "duration"
+    stop: str = field(default="duration", metadata={"among": ("duration", "converged")})
     """duration; converged: the run ends before that once its score has come to rest (docs/benchmark.md), and is not ranked."""
-    stop_precision: float = 0.01
+    stop_precision: float = field(default=0.01, metadata={"above": 0, "below": 1})
     """With stop=converged: half width of the score's 95 % interval, and difference of the window's halves, as shares of it."""
-    stop_after_seconds: float = 3600.0
+    stop_after_seconds: float = field(default=3600.0, metadata={"above": 0, "most": LONGEST_SECONDS})
     """With stop=converged: the least length of the valid window."""
 
-    def check(self) -> None:
-        """Raises BadConfiguration for a number that makes no schedule."""
-        if not self.epochs or min(self.epochs) < 1 or sorted(self.epochs) != list(self.epochs):
-            raise BadConfiguration(
-                "schedule.epochs are the rounds' limits, each at least 1 and none below the one before; "
-                f"found {list(self.epochs)}"
-            )
-        if not 0 <= self.warmup_seconds < self.duration_seconds:
-            raise BadConfiguration(
-                "a valid window lies between warm-up and end: 0 <= schedule.warmup_seconds < schedule.duration_seconds; "
-                f"found {self.warmup_seconds:g} and {self.duration_seconds:g}"
-            )
-        self._check_stop()
-        if self.patience < 1 or self.patience_step < 0 or self.largest_patience < 1 or self.warmup_rounds < 0:
-            raise BadConfiguration("schedule: patience and largest_patience are at least 1, the others at least 0")
+    def __post_init__(self) -> None:
+        hold(self, "schedule")
 
-    def _check_stop(self) -> None:
-        if self.stop not in ("duration", "converged"):
-            raise BadConfiguration(f"schedule.stop is 'duration' or 'converged'; found {self.stop!r}")
-        if not 0 < self.stop_precision < 1:
-            raise BadConfiguration(f"schedule.stop_precision lies between 0 and 1; found {self.stop_precision!r}")
-        if not self.stop_after_seconds > 0:
-            raise BadConfiguration(f"schedule.stop_after_seconds is above 0; found {self.stop_after_seconds!r}")
+    def check(self) -> None:
+        """Raises BadConfiguration for numbers that make no schedule together."""
+        if sorted(self.epochs) != list(self.epochs):
+            raise BadConfiguration(
+                f"schedule.epochs are the rounds' limits, none below the one before; found {list(self.epochs)}: sort them"
+            )
+        if not self.warmup_seconds < self.duration_seconds:
+            raise BadConfiguration(
+                "a valid window lies between warm-up and end: schedule.warmup_seconds < schedule.duration_seconds; "
+                f"found {self.warmup_seconds:g} and {self.duration_seconds:g}: lengthen the run, or shorten its warm-up"
+            )
         if self.stop == "converged" and self.warmup_seconds + self.stop_after_seconds >= self.duration_seconds:
             raise BadConfiguration(
                 "a run can converge before its declared end: schedule.warmup_seconds + schedule.stop_after_seconds < "
@@ -75,33 +67,25 @@ class ScheduleConf:
 class LimitsConf:
     """What bounds a run besides its time."""
 
-    spares: int = 1
+    spares: int = field(default=1, metadata={"least": 0})
     """Proposals that stand by for each worker, for trials that end without warning or before the next proposal is there. They
     are asked for once a trial of the run has finished, and anew when they are used."""
-    attempts: int = 3
+    attempts: int = field(default=3, metadata={"least": 1})
     """Attempts of a trial that may end with its worker; then it is given up."""
-    silence_seconds: float = 600.0
+    silence_seconds: float = field(default=600.0, metadata={"above": 0, "most": LONGEST_SECONDS})
     """A worker that says nothing for so long while it trains is regarded as gone."""
-    rejections: int = 100
+    rejections: int = field(default=100, metadata={"least": 1})
     """After so many requests of one worker in a row that came to nothing it asks once more for each trial that finishes. When
     that holds for all workers and nothing is under way, the search has nothing left to propose, and the run ends."""
-    trials: int | None = None
+    trials: int | None = field(default=None, metadata={"least": 1})
     """End after so many finished trials; none: with the time alone."""
-    progress_seconds: float = 5.0
+    progress_seconds: float = field(default=5.0, metadata={"above": 0, "most": LONGEST_SECONDS})
     """How long an interval of work is to last, about; longer where there are many workers (progress_per_second)."""
-    progress_per_second: float = 50.0
+    progress_per_second: float = field(default=50.0, metadata={"above": 0})
     """So many intervals a second, of all workers together, are not exceeded by much: with more workers intervals widen."""
 
-    def check(self) -> None:
-        """Raises BadConfiguration for a number that makes no run."""
-        if self.spares < 0:
-            raise BadConfiguration(f"limits.spares is at least 0; found {self.spares!r}")
-        for name in ("attempts", "rejections", "trials"):
-            if (number := getattr(self, name)) is not None and number < 1:
-                raise BadConfiguration(f"limits.{name} is at least 1; found {number!r}")
-        for name in ("silence_seconds", "progress_seconds", "progress_per_second"):
-            if not getattr(self, name) > 0:
-                raise BadConfiguration(f"limits.{name} is above 0; found {getattr(self, name)!r}")
+    def __post_init__(self) -> None:
+        hold(self, "limits")
 
 
 def limits_of(started: RunStarted) -> LimitsConf:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from aiperf.journal.events import Follows, ProposalRequested, TrialProposed, TrialRejected
 from aiperf.journal.messages import Propose, Proposed, Unproposed
+from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
 from searchers import (
     History,
@@ -35,7 +36,9 @@ class Proposer:
 
 
 def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
-    """The proposer that a configuration describes; raises UnusableConf."""
+    """The proposer that a configuration describes; raises UnusableConf, and BadConfiguration for a value out of its range."""
+    hold(searcher, "searcher")
+    hold(hpo, "hpo")
     return Proposer(searcher.build(), hpo.build())
 
 

@@ -35,7 +35,6 @@ from aiperf.simulate.model.simulated_attempt import Task
 from aiperf.simulate.model.simulated_executor import World
 from aiperf.simulate.model.virtual_clock import VirtualClock
 from aiperf.submission.announced_run import use_announcement
-from aiperf.train.batch_sizes import LEAST
 from aiperf.units import count, duration, size
 from cluster.simulated import SimulatedConf
 from morphism import cost
@@ -76,7 +75,6 @@ def open_run(conf: RunConf) -> Opening:
         raise BadConfiguration(
             "a simulated run is begun anew, not resumed: equal seed, equal journal; leave resume out"
         )
-    _check(cluster)
     profile = None if cluster.profile is None else profile_of(cluster.profile, conf.runs)
     if profile is not None:
         cluster = calibrated(cluster, profile)
@@ -145,37 +143,6 @@ def effort_in_words(effort: Effort, simulated_seconds: float) -> str:
     if effort.incarnations > 1:
         lines.insert(1, f"{effort.incarnations} drivers, {effort.incarnations - 1} of which died")
     return "\n".join(lines)
-
-
-def _check(conf: SimulatedConf) -> None:
-    for option in ("workers", "accelerators", "workers_per_host", "memory_bytes"):
-        _must(getattr(conf, option) >= 1, option, "is at least 1", getattr(conf, option))
-    for option in ("flops", "weights_bytes_per_second", "checkpoint_bytes_per_second"):
-        _must(getattr(conf, option) > 0, option, "is above 0", getattr(conf, option))
-    for option in (
-        "step_seconds",
-        "input_share",
-        "join_seconds",
-        "return_seconds",
-        "detection_seconds",
-        "build_seconds",
-        "compile_seconds",
-        "proposal_seconds",
-        "turn_seconds",
-    ):
-        _must(getattr(conf, option) >= 0, option, "is at least 0", getattr(conf, option))
-    for option in ("overlap", "speed_spread"):
-        _must(0 <= getattr(conf, option) <= 1, option, "lies between 0 and 1", getattr(conf, option))
-    _must(
-        conf.bytes_per_element in (2, 4), "bytes_per_element", "is 2 (BF16, FP16) or 4 (FP32)", conf.bytes_per_element
-    )
-    _must(conf.ceiling is None or conf.ceiling >= LEAST, "ceiling", f"is at least {LEAST}, or none", conf.ceiling)
-    _must(bool(conf.links), "links", "has at least one layer", conf.links)
-
-
-def _must(holds: bool, option: str, law: str, value: object) -> None:
-    if not holds:
-        raise BadConfiguration(f"cluster.{option} {law}; found {value!r}")
 
 
 def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:

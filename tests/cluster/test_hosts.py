@@ -46,7 +46,6 @@ def test_a_hostfile_of_mpirun_is_read_and_its_slots_are_said_not_to_be_honoured(
         (HostsConf(hosts=["a b"]), "found 'a b'"),
         (HostsConf(hosts=["n1", "me@n1"]), r"found \['n1'\] more than once"),
         (HostsConf(hosts=["n1"], fewest_hosts=2), "between 1 and the number of hosts, 1; found 2"),
-        (HostsConf(hosts=["n1"], connect_seconds=0), "connect_seconds is at least 1; found 0"),
     ],
 )
 def test_lists_that_make_no_sense_are_refused(conf: HostsConf, told: str) -> None:

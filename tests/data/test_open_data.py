@@ -143,7 +143,7 @@ def test_an_empty_class_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_choice_is_refused_with_the_right_ones() -> None:
-    with pytest.raises(BadConfiguration, match=r"dataset.cache is one of 'auto', .* found 'ram'"):
+    with pytest.raises(BadConfiguration, match=r"dataset.cache is one of auto, .* found 'ram'"):
         ImagesConf(cache="ram")
     with pytest.raises(BadConfiguration, match=r"dataset.std"):
         ImagesConf(channels=1)

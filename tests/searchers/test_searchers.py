@@ -7,6 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aiperf.errors import BadConfiguration
+from aiperf.rules.proposals import proposer_of
 from benchmarks.landscapes import Landscape
 from morphism import Budget, Deepen, Graph, apply, choices, cost, legal, start
 from searchers import (
@@ -21,11 +23,11 @@ from searchers import (
     Request,
     Searcher,
     TpeConf,
-    UnusableConf,
     WeightsDropped,
     propose,
 )
 from searchers.growth import grown_from_any
+from searchers.searcher_config import HpoConf, SearcherConf
 from tests.searchers.at_once import accuracy, search
 from tests.searchers.histories import SMALL, Run, runs, space
 
@@ -183,17 +185,19 @@ def test_the_landscape_is_a_function_of_the_architecture_and_its_seed() -> None:
 # --- configuration
 
 
-def test_a_value_that_makes_no_searcher_is_named() -> None:
-    with pytest.raises(UnusableConf, match=r"morphism\.candidates is at least 1, not 0"):
-        MorphismConf(candidates=0).build()
-    with pytest.raises(UnusableConf, match=r"morphism\.beta is at least 0, not nan"):
-        MorphismConf(beta=float("nan")).build()
-    with pytest.raises(UnusableConf, match=r"evolution\.tournament"):
-        EvolutionConf(tournament=0).build()
-    with pytest.raises(UnusableConf, match=r"random\.morphs"):
-        RandomConf(morphs=0).build()
-    with pytest.raises(UnusableConf, match=r"tpe\.candidates"):
-        TpeConf(candidates=0).build()
+@pytest.mark.parametrize(
+    ("searcher", "hpo", "law"),
+    [
+        (MorphismConf(candidates=0), TpeConf(), "searcher.candidates lies between 1 and 100000; found 0"),
+        (MorphismConf(beta=float("nan")), TpeConf(), "searcher.beta is at least 0 and finite; found nan"),
+        (EvolutionConf(tournament=0), TpeConf(), "searcher.tournament is at least 1"),
+        (RandomConf(morphs=0), TpeConf(), "searcher.morphs"),
+        (RandomConf(), TpeConf(candidates=0), "hpo.candidates"),
+    ],
+)
+def test_a_value_that_makes_no_searcher_is_named(searcher: SearcherConf, hpo: HpoConf, law: str) -> None:
+    with pytest.raises(BadConfiguration, match=law):
+        proposer_of(searcher, hpo)
 
 
 def test_where_the_best_sixteen_are_full_the_search_goes_on_from_those_that_can_grow() -> None:

@@ -13,6 +13,7 @@ import pytest
 from aiperf.cli.help import main as help_of_a_run
 from aiperf.config import as_plain, configure, from_plain
 from aiperf.errors import BadConfiguration
+from aiperf.option_limits import limits_of
 from aiperf.simulate.faults.building import build_fault, build_faults
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.session import open_run
@@ -72,7 +73,7 @@ def test_help_shows_every_field_of_every_fault_with_its_default_its_range_and_it
         for each in fields(fault)[1:]:
             default = f"{each.default:g}" if isinstance(each.default, float) else each.default
             assert f"{each.name}: {default}" in of_this_one.partition("}")[0]
-            assert re.search(rf"\n +{each.name} {each.metadata['range'].words}\. \w.*\.\n", of_this_one), each.name
+            assert re.search(rf"\n +{each.name} {limits_of(fault)[each.name].words}\. \w.*\.\n", of_this_one), each.name
 
 
 LATE = "cluster.faults=[{kind: late}]"
@@ -91,7 +92,7 @@ LATE = "cluster.faults=[{kind: late}]"
         (["faults=null"], "cluster.faults is a list of records {kind: KIND, …}; found cluster.faults=null"),
         (["faults=[{kind: crash, rate: often}]"], "cluster.faults.0.rate is a number; found often"),
         (["faults=[{kind: crash, rate: null}]"], "cluster.faults.0.rate is a number; found None"),
-        (["faults=[{kind: crash, rate: 1.5}]"], "rate lies between 0 and 1; found 1.5 in {kind: crash, rate: 1.5}"),
+        (["faults=[{kind: crash, rate: 1.5}]"], "cluster.faults.0.rate lies between 0 and 1; found 1.5"),
         (["faults=[{kind: worker_lost, when: befor}]"], "when is one of before, during, after, any; found 'befor'"),
         (["faults=[{kind: late, seconds: 0}]"], "seconds is above 0 and finite; found 0.0"),
         (["faults=[{kind: late, seconds: nan}]"], "seconds is above 0 and finite; found nan"),
@@ -119,9 +120,9 @@ def test_a_wrong_kind_field_or_value_inside_a_list_is_refused_with_the_nearest_r
     assert "\n" not in str(refused.value)
 
 
-def test_a_fault_out_of_its_range_cannot_be_made_from_python_either() -> None:
-    with pytest.raises(ValueError, match=r"rate lies between 0 and 1; found -0\.1"):
-        CrashConf(rate=-0.1)
+def test_a_fault_out_of_its_range_cannot_be_built_from_python_either() -> None:
+    with pytest.raises(BadConfiguration, match=r"rate lies between 0 and 1; found -0\.1"):
+        build_fault(CrashConf(rate=-0.1))
 
 
 def test_one_field_of_one_layer_of_links_can_be_given() -> None:

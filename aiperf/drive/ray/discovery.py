@@ -11,11 +11,11 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.config import RunConf
+from aiperf.config import ALL, RunConf
 from aiperf.drive.ray.slots import Slot, Slots, slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import WorkerShape
-from aiperf.planning.worker_shape import ALL, common, shape_of, together
+from aiperf.planning.worker_shape import common, shape_of, together
 from aiperf.system.describe import System, describe
 from aiperf.train.trainer_config import ranks_of_hosts
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aiperf.config import ALL
 from aiperf.drive.ray.spanning import Grouped, Standing, accelerators_of, of_several, one_of_all
-from aiperf.planning.worker_shape import ALL
 
 
 @dataclass(frozen=True, slots=True)

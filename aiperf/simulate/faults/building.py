@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from aiperf.option_limits import hold
 from aiperf.simulate.faults import driver, messages, proposals, training, workers
 from aiperf.simulate.model.fault import Fault
 from cluster import faults
@@ -21,6 +22,7 @@ def build_faults(configured: Sequence[AnyFault], seed: int) -> tuple[Fault, ...]
 
 def build_fault(conf: AnyFault) -> Fault:
     """The fault that a configuration describes; mypy shows the kind that is missing here."""
+    hold(conf, "cluster.faults")
     match conf:
         case faults.WorkerLostConf():
             return workers.WorkerLost(conf)

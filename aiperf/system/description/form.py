@@ -7,7 +7,7 @@ segment, interconnect, year), and the EEHPC power measurement methodology (where
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import yaml
 
 from aiperf.errors import BadConfiguration
 from aiperf.files import require_file
+from aiperf.option_limits import hold
 
 FILE = "file"
 
@@ -41,11 +42,11 @@ class SystemForm:
     """available, preview or research, as MLPerf has it: whether others can get such a system."""
     maker: str | None = None
     """Who built it."""
-    year: int | None = None
+    year: int | None = field(default=None, metadata={"least": 0})
     """Of its installation."""
-    nodes_total: int | None = None
+    nodes_total: int | None = field(default=None, metadata={"least": 0})
     """Nodes that the whole system has, those that took no part included."""
-    accelerators_total: int | None = None
+    accelerators_total: int | None = field(default=None, metadata={"least": 0})
     """Accelerators that the whole system has; 0: none."""
     interconnect: str | None = None
     """Between nodes: family, rate and adapters a node: 'InfiniBand NDR, 8 × 400 Gb/s'."""
@@ -61,7 +62,7 @@ class SystemForm:
     """Where power was measured: nowhere, accelerators by NVML, board, rack PDU, substation, …"""
     power_meter: str | None = None
     """By what: maker, model and accuracy; none: nothing but the devices' own counters."""
-    power_share: float | None = None
+    power_share: float | None = field(default=None, metadata={"least": 0, "most": 1})
     """Of the nodes that took part, the share whose power was measured, 0 to 1."""
     power_includes: str | None = None
     """What it holds besides the nodes: switches, storage, cooling, …, or nothing."""
@@ -71,12 +72,7 @@ class SystemForm:
     """Whatever else a reader must know."""
 
     def __post_init__(self) -> None:
-        for name in ("year", "nodes_total", "accelerators_total"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise BadConfiguration(f"system.{name} is at least 0; found {value!r}")
-        if self.power_share is not None and not 0 <= self.power_share <= 1:
-            raise BadConfiguration(f"system.power_share is a share, 0 to 1; found {self.power_share!r}")
+        hold(self, "system")
 
 
 OPTIONAL = frozenset({FILE, "notes"})

@@ -1,0 +1,165 @@
+"""Which values a configured field takes: the limits that stand beside each field, and the one check of them.
+
+A field says them in its metadata, as plain values, since `cluster` and `searchers` import nothing of `aiperf`:
+
+    ranks: int | None = field(default=None, metadata={"least": 1})
+
+`least`, `above`, `most`, `below`: bounds of a number, or of each number of a list. `among`: the words that there are. `fewest`:
+of a list's entries. `unit`: where the field's name does not say it. Every number is finite. A field's type is its annotation;
+laws about several fields stand with their classes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+import typing
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from aiperf.errors import BadConfiguration
+
+BOUNDS = ("least", "above", "most", "below")
+KEYS = frozenset({*BOUNDS, "among", "fewest", "unit", "records"})
+"""All that a field's metadata may say. `records`: what a list of several classes holds (aiperf/config.py)."""
+WIDEST = 2**63 - 1
+"""Of a whole number: journals are JSON that other programs read too."""
+LONGEST_SECONDS = 366 * 86400
+"""Of whatever is waited for, a run included."""
+_NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one field takes."""
+
+    types: tuple[type[Any], ...]
+    """Of the value, or of each entry of a list; without None."""
+    or_none: bool
+    of_list: bool
+    told: Mapping[str, Any]
+    """What stands beside the field."""
+
+    @property
+    def words(self) -> str:
+        """As they follow the field's name in a sentence: 'is at least 1'."""
+        said = [self._numbers()] if self.is_number else []
+        if among := self.told.get("among"):
+            said.append(f"{'' if said else 'is one of '}{', '.join(among)}")
+        law = ", or ".join(said)
+        fewest = self.told.get("fewest", 0)
+        entries = [f"has at least {fewest} {'entry' if fewest == 1 else 'entries'}"] if fewest else []
+        return ", ".join([*entries, *([f"each {law}" if self.of_list else law] if law else [])])
+
+    @property
+    def described(self) -> str:
+        """Type, unit and range, for a list of options: 'whole number or null; at least 1'."""
+        kind = " or ".join(_NAMES.get(each, "record") for each in self.types)
+        unit = f", {self.told['unit']}" if "unit" in self.told else ""
+        of_words = self.types == (str,) and "among" in self.told
+        law = (
+            self.words.removeprefix("is ").replace("each is ", "each ")
+            if self.told.keys() - {"unit", "records"}
+            else ""
+        )
+        null = " or null" if self.or_none else ""
+        if of_words:
+            return f"{law}{null}"
+        kinds = f"list of {kind if kind == 'text' else f'{kind}s'}" if self.of_list else kind
+        return f"{kinds}{unit}{null}{f'; {law}' if law else ''}"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it takes numbers."""
+        return int in self.types or float in self.types
+
+    def take(self, value: Any) -> bool:
+        """Whether the field takes a value."""
+        if value is None:
+            return self.or_none
+        if not self.of_list:
+            return self._takes(value)
+        return isinstance(value, list) and len(value) >= self.told.get("fewest", 0) and all(map(self._takes, value))
+
+    def _takes(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return bool in self.types
+        if isinstance(value, str):
+            return str in self.types and value in self.told.get("among", (value,))
+        if isinstance(value, int):
+            return self.is_number and -WIDEST <= value <= WIDEST and self._is_within(value)
+        if isinstance(value, float):
+            return float in self.types and math.isfinite(value) and self._is_within(value)
+        return isinstance(value, self.types)
+
+    def _is_within(self, number: float) -> bool:
+        least, above, most, below = (self.told.get(name) for name in BOUNDS)
+        return (
+            (least is None or number >= least)
+            and (above is None or number > above)
+            and (most is None or number <= most)
+            and (below is None or number < below)
+        )
+
+    def _numbers(self) -> str:
+        told = {name: _written(self.told[name]) for name in BOUNDS if name in self.told}
+        if told.keys() == {"least", "most"}:
+            return f"lies between {told['least']} and {told['most']}"
+        words = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
+        said = [f"{words[name]} {value}" for name, value in told.items()]
+        if float in self.types and not told.keys() & {"most", "below"}:
+            said.append("finite")
+        return f"is {' and '.join(said)}" if said else f"lies between {-WIDEST} and {WIDEST}"
+
+
+def _written(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def limits_of(schema: type[Any]) -> Mapping[str, Limits]:
+    """Those of each field of a dataclass that takes plain values, or a list of them or of records of one class."""
+    return _limits_of(typing.cast(Hashable, schema))
+
+
+@functools.cache
+def _limits_of(schema: Hashable) -> Mapping[str, Limits]:
+    assert isinstance(schema, type) and is_dataclass(schema)
+    hints = typing.get_type_hints(schema)
+    found = {}
+    for each in fields(schema):
+        unknown = each.metadata.keys() - KEYS
+        assert not unknown, f"{schema.__name__}.{each.name} says {unknown}, which nobody reads"
+        several = hints[each.name].__args__ if isinstance(hints[each.name], types.UnionType) else (hints[each.name],)
+        told = tuple(one for one in several if one is not types.NoneType)
+        of_list = typing.get_origin(told[0]) is list
+        kinds = told[0].__args__ if of_list else told
+        if all(kind in _NAMES for kind in kinds) or (of_list and is_dataclass(kinds[0])):
+            found[each.name] = Limits(kinds, types.NoneType in several, of_list, each.metadata)
+    return found
+
+
+def hold(conf: Any, part: str = "") -> None:
+    """Raises BadConfiguration for the first value of a configured part that its field does not take.
+
+    `part`: under which name the part stands: 'trainer', 'cluster.links.0'; '' for a whole run.
+    """
+    for option, value, limits in _values(conf, part):
+        if not limits.take(value):
+            law = limits.words if limits.words and value is not None else f"is {limits.described}"
+            raise BadConfiguration(f"{option} {law}; found {value!r}: give such a value, or leave it out")
+
+
+def _values(conf: Any, part: str) -> Iterator[tuple[str, Any, Limits]]:
+    known = limits_of(type(conf))
+    for each in fields(conf):
+        option, value = f"{part}.{each.name}" if part else each.name, getattr(conf, each.name)
+        if each.name in known:
+            yield option, value, known[each.name]
+        if is_dataclass(value):
+            yield from _values(value, option)
+        elif isinstance(value, list):
+            for index, record in enumerate(value):
+                if is_dataclass(record):
+                    yield from _values(record, f"{option}.{index}")

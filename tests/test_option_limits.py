@@ -1,0 +1,137 @@
+"""What a configured field does not take is refused before anything starts, by the limits that stand beside the field."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiperf.config import RunConf, configure, name_of_choice, records_of, schemas_of_parts
+from aiperf.errors import BadConfiguration
+from aiperf.option_limits import WIDEST, Limits, hold, limits_of
+from aiperf.train.trainer_config import TrainerConf
+from cluster.simulated import SimulatedConf
+
+PARTS: dict[str, tuple[type[Any], ...]] = {"": (RunConf,), **schemas_of_parts()}
+RECORDS = {
+    f"{part}.{each.name}": records_of(schema, each.name)
+    for part, schemas in PARTS.items()
+    for schema in schemas
+    for each in fields(schema)
+    if part and records_of(schema, each.name)
+}
+CHOSEN = {
+    f"{part}.{fields(schema)[0].name}" for part, those in PARTS.items() for schema in those if name_of_choice(schema)
+}
+FIELDS = [
+    (part, schema, name, limits)
+    for part, schemas in [*PARTS.items(), *RECORDS.items()]
+    for schema in schemas
+    for name, limits in limits_of(schema).items()
+    if f"{part}.{name}" not in CHOSEN and not (part in RECORDS and name == "kind")
+]
+ANY_NUMBER = {"dataset.mean"}
+"""Fields of which every finite number makes sense."""
+
+
+def wrong(limits: Limits) -> list[Any]:
+    """Values that a field does not take: out of range on either side, no number, of another type, null, an empty list."""
+    told = limits.told
+    found: list[Any] = []
+    if limits.is_number:
+        whole = float not in limits.types
+        found += [math.nan, math.inf, -math.inf, WIDEST + 1, -WIDEST - 1]
+        found += [told["least"] - (1 if whole else 1e-6)] if "least" in told else []
+        found += [told["most"] + (1 if whole else 1e-3)] if "most" in told else []
+        found += [told[bound] for bound in ("above", "below") if bound in told]
+        found += [1.5] if whole else []
+        found += [True] if bool not in limits.types else []
+    if (limits.is_number and str not in limits.types) or "among" in told:
+        found.append("no such word")
+    if bool in limits.types:
+        found += [0, 1.0, "true"]
+    if limits.types == (str,):
+        found += [3, 1.5, False]
+    if limits.of_list:
+        entries = [[each] for each in found]
+        return [*entries, "text", 3, *([[]] if told.get("fewest") else []), *([] if limits.or_none else [None])]
+    return [*found, [], {}, *([] if limits.or_none else [None])]
+
+
+def right(limits: Limits) -> list[Any]:
+    """Values at a field's limits."""
+    told = limits.told
+    found: list[Any] = []
+    whole = float not in limits.types
+    if limits.is_number:
+        found += [told[bound] for bound in ("least", "most") if bound in told]
+        found += [math.nextafter(told["above"], math.inf)] if "above" in told else []
+        found += [math.nextafter(told["below"], -math.inf)] if "below" in told else []
+        found += [WIDEST] if whole and "most" not in told else []
+    found += told.get("among", ())
+    return [[each] for each in found] if limits.of_list else [*found, *([None] if limits.or_none else [])]
+
+
+@pytest.mark.parametrize(("part", "schema"), sorted({(part, schema) for part, schema, _, _ in FIELDS}, key=str))
+def test_every_field_refuses_what_lies_outside_its_limits_and_takes_what_lies_at_them(
+    part: str, schema: type[Any]
+) -> None:
+    for name, limits in [field[2:] for field in FIELDS if field[:2] == (part, schema)]:
+        conf, option = schema(), f"{part}.{name}" if part else name
+        for value in wrong(limits):
+            setattr(conf, name, value)
+            with pytest.raises(BadConfiguration) as refused:
+                hold(conf, part)
+            assert str(refused.value).startswith(f"{option} "), value
+            assert f"; found {value!r}: give such a value, or leave it out" in str(refused.value)
+        for value in right(limits):
+            setattr(conf, name, value)
+            hold(conf, part)
+
+
+def test_every_number_says_how_small_it_may_be() -> None:
+    numbers = {f"{part}.{name}": limits.told.keys() for part, _, name, limits in FIELDS if limits.is_number}
+
+    assert {option for option, told in numbers.items() if not told & {"least", "above"}} == ANY_NUMBER
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_on_the_command_line_a_value_outside_is_refused_with_law_offence_and_remedy(data: st.DataObject) -> None:
+    part, schema, name, limits = data.draw(st.sampled_from([field for field in FIELDS if field[0] not in RECORDS]))
+    value = data.draw(st.sampled_from([each for each in wrong(limits) if each != {}]))
+    option = f"{part}.{name}" if part else name
+    chosen = name_of_choice(schema)
+    choice = [] if chosen is None else [f"{'+' if part == 'cluster' else ''}{part}={chosen}"]
+    if limits.types == (str,) and not isinstance(value, list) and value is not None:
+        return  # whatever is written is text
+
+    with pytest.raises(BadConfiguration) as refused:
+        configure([*choice, f"{option}={_typed(value)}"])
+
+    said = str(refused.value)
+    assert option in said and "; found " in said and ": " in said.partition("; found ")[2], said
+
+
+def _typed(value: Any) -> str:
+    """As it is typed on a command line."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_typed, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"'{value}'" if value == "no such word" else str(value)
+
+
+def test_a_part_that_another_program_made_is_held_to_the_same_limits() -> None:
+    conf = configure(["+cluster=simulated"])
+
+    with pytest.raises(BadConfiguration, match=r"cluster\.workers is at least 1; found 0"):
+        replace(conf, cluster=SimulatedConf(workers=0))
+    with pytest.raises(BadConfiguration, match=r"cluster\.links has at least 1 entry; found \[\]"):
+        replace(conf, cluster=SimulatedConf(links=[]))
+    with pytest.raises(BadConfiguration, match=r"trainer\.ranks is at least 1; found 0"):
+        TrainerConf(ranks=0)

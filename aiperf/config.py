@@ -349,13 +349,9 @@ def _first_cause(error: BaseException) -> OmegaConfBaseException:
 
 def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
     """From the kind of the error and the option it is about: its text is the library's matter."""
-<<<<<<< HEAD
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
 
-    option = error.full_key or ""
-=======
     option = re.sub(r"\[\d+\]$", "", str(error.full_key or ""))  # of an entry of a list: the list
->>>>>>> 3e57f43 (One table of limits beside each configuration field, and one check of it; --help shows it)
     found = next((word for word in words if word.lstrip("+").partition("=")[0] == option), " ".join(words))
     part, _, name = option.partition(".")
     schemas = schemas_of_parts().get(part, (RunConf,))

@@ -107,7 +107,7 @@ def test_on_the_command_line_a_value_outside_is_refused_with_law_offence_and_rem
     option = f"{part}.{name}" if part else name
     chosen = name_of_choice(schema)
     choice = [] if chosen is None else [f"{'+' if part == 'cluster' else ''}{part}={chosen}"]
-    if limits.types == (str,) and not isinstance(value, list) and value is not None:
+    if limits.types == (str,) and (isinstance(value, list) == limits.of_list) and value is not None:
         return  # whatever is written is text
     if limits.types == (bool,) and value in (0, 1, "true"):
         return  # as a command line takes them

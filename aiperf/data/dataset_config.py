@@ -167,7 +167,7 @@ class ImagesConf(FilesConf):
         if not len(self.mean) == len(self.std) == self.channels:
             raise BadConfiguration(
                 f"dataset.mean and dataset.std have one number for each of the {self.channels} channels; "
-                f"found mean={list(self.mean)!r} std={list(self.std)!r}"
+                f"found mean={list(self.mean)!r} std={list(self.std)!r}: give as many of each"
             )
 
     @property

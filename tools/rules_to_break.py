@@ -380,27 +380,31 @@ PROCEDURE = (
     Rule("rounds: 15, 30, 45, 60 epochs", "aiperf/rules/limits.py", "[15, 30, 45, 60]", "[10, 30, 45, 60]", ROUNDS),
     Rule("rounds: 60 epochs from round 4 on", "aiperf/rules/limits.py", "[15, 30, 45, 60]", "[15, 30, 45, 75]", ROUNDS),
     Rule(
-        "patience: 6 in round 1", "aiperf/rules/limits.py", "    patience: int = 6\n", "    patience: int = 1\n", ROUNDS
+        "patience: 6 in round 1",
+        "aiperf/rules/limits.py",
+        "    patience: int = field(default=6,",
+        "    patience: int = field(default=1,",
+        ROUNDS,
     ),
     Rule(
         "patience: 2 more each round",
         "aiperf/rules/limits.py",
-        "patience_step: int = 2",
-        "patience_step: int = 1",
+        "patience_step: int = field(default=2,",
+        "patience_step: int = field(default=1,",
         ROUNDS,
     ),
     Rule(
         "patience: 20 at most",
         "aiperf/rules/limits.py",
-        "largest_patience: int = 20",
-        "largest_patience: int = 1",
+        "largest_patience: int = field(default=20,",
+        "largest_patience: int = field(default=1,",
         ROUNDS,
     ),
     Rule(
         "improvement: 0.001",
         "aiperf/rules/limits.py",
-        "improvement: float = 0.001",
-        "improvement: float = 0.01",
+        "improvement: float = field(default=0.001,",
+        "improvement: float = field(default=0.01,",
         ROUNDS,
     ),
     Rule(
@@ -420,8 +424,8 @@ PROCEDURE = (
     Rule(
         "warm-up rounds: 3",
         "aiperf/rules/limits.py",
-        "warmup_rounds: int = 3",
-        "warmup_rounds: int = 9",
+        "warmup_rounds: int = field(default=3,",
+        "warmup_rounds: int = field(default=9,",
         (LAWS + "test_ranking_runs_tune_from_round_4_batches_up_to_a_twentieth_of_a_ranks_images",),
     ),
     Rule(
@@ -646,8 +650,8 @@ BUDGET_AND_TUNING = (
     Rule(
         "budget: 4 × the start's operations and parameters",
         "aiperf/config.py",
-        "    factor: float = 4.0\n",
-        "    factor: float = 5.0\n",
+        "    factor: float = field(default=4.0,",
+        "    factor: float = field(default=5.0,",
         (LAWS + "test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_memory_at_batch_32",),
     ),
     Rule(
@@ -660,15 +664,15 @@ BUDGET_AND_TUNING = (
     Rule(
         "budget: 90 % of the smallest accelerator's memory",
         "aiperf/config.py",
-        "memory_share: float = 0.9",
-        "memory_share: float = 1.0",
+        "memory_share: float = field(default=0.9,",
+        "memory_share: float = field(default=1.0,",
         (LAWS + "test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_memory_at_batch_32",),
     ),
     Rule(
         "budget: memory at batch 32",
         "aiperf/config.py",
-        "    batch: int = 32\n",
-        "    batch: int = 16\n",
+        "    batch: int = field(default=32,",
+        "    batch: int = field(default=16,",
         (LAWS + "test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_memory_at_batch_32",),
     ),
     Rule(
@@ -810,8 +814,8 @@ BUDGET_AND_TUNING = (
     Rule(
         "batch size: no smallest is configured",
         "aiperf/config.py",
-        "    smallest: int | None = None\n",
-        "    smallest: int | None = 8\n",
+        "    smallest: int | None = field(default=None,",
+        "    smallest: int | None = field(default=8,",
         (LAWS + "test_ranking_runs_tune_from_round_4_batches_up_to_a_twentieth_of_a_ranks_images",),
     ),
     Rule(
@@ -824,8 +828,8 @@ BUDGET_AND_TUNING = (
     Rule(
         "batch before round 4: 64 otherwise",
         "aiperf/config.py",
-        "    default: int = 64\n",
-        "    default: int = 32\n",
+        "    default: int = field(default=64,",
+        "    default: int = field(default=32,",
         (LAWS + "test_in_a_run_batches_are_the_default_before_round_4_and_tuned_in_steps_of_8_from_it_on",),
     ),
     Rule(
@@ -855,8 +859,8 @@ TRAINING = (
     Rule(
         "SGD: momentum 0.9",
         "aiperf/train/trainer_config.py",
-        "momentum: float = 0.9",
-        "momentum: float = 0.8",
+        "momentum: float = field(default=0.9,",
+        "momentum: float = field(default=0.8,",
         (TRAIN + "test_a_ranking_run_trains_by_sgd_with_momentum_09_and_weight_decay_5e_5",),
     ),
     Rule(
@@ -869,22 +873,22 @@ TRAINING = (
     Rule(
         "weight decay 5e-5",
         "aiperf/train/trainer_config.py",
-        "weight_decay: float = 5e-5",
-        "weight_decay: float = 1e-4",
+        "weight_decay: float = field(default=5e-5,",
+        "weight_decay: float = field(default=1e-4,",
         (TRAIN + "test_a_ranking_run_trains_by_sgd_with_momentum_09_and_weight_decay_5e_5",),
     ),
     Rule(
         "learning rate 0.1",
         "aiperf/train/trainer_config.py",
-        "learning_rate: float = 0.1\n",
-        "learning_rate: float = 0.2\n",
+        "learning_rate: float = field(default=0.1,",
+        "learning_rate: float = field(default=0.2,",
         (TRAIN + "test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_ends_after_60_epochs",),
     ),
     Rule(
         "learning rate: falls over 60 epochs",
         "aiperf/train/trainer_config.py",
-        "decay_epochs: int | None = 60",
-        "decay_epochs: int | None = 90",
+        "decay_epochs: int | None = field(default=60,",
+        "decay_epochs: int | None = field(default=90,",
         (TRAIN + "test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_ends_after_60_epochs",),
     ),
     Rule(
@@ -897,8 +901,8 @@ TRAINING = (
     Rule(
         "label smoothing 0.1",
         "aiperf/train/trainer_config.py",
-        "label_smoothing: float = 0.1",
-        "label_smoothing: float = 0.0",
+        "label_smoothing: float = field(default=0.1,",
+        "label_smoothing: float = field(default=0.0,",
         (TRAIN + "test_the_training_loss_smooths_labels_by_a_tenth_and_the_validation_loss_not_at_all",),
     ),
     Rule(

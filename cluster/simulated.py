@@ -40,7 +40,7 @@ class SimulatedConf(ClusterConf):
     """Accelerators of each."""
     workers_per_host: int = field(default=1, metadata={"least": 1})
     """Workers that are lost together when their host is."""
-    flops: float = field(default=47.5e12, metadata={"above": 0, "unit": "operations per second"})
+    flops: float = field(default=47.5e12, metadata={"least": 1, "unit": "operations per second"})
     """Operations per second that one accelerator reaches in training: the paper's 194.53 PFLOPS on 4096 Ascend 910."""
     memory_bytes: int = field(default=32 * 2**30, metadata={"least": 1})
     """Memory of one accelerator. Training fills it as `morphism.cost` reckons, the least that a step can need: a real one, with

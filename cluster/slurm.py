@@ -64,6 +64,11 @@ HOPELESS = frozenset(
 """Reasons of squeue(1) for which a job would wait until an administrator changes the site's limits."""
 
 
+_FORMS = (
+    ("gpus_per_node", r"(\w[\w.-]*:)?[1-9]\d*(,(\w[\w.-]*:)[1-9]\d*)*", "8, or a100:8"),
+    ("time", r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|UNLIMITED|INFINITE", "12:30:00, or 1-12:00"),
+)
+"""Options of sbatch(1) whose text it would refuse only when the job is submitted."""
 _OWN = (
     "job-name",
     "nodes",
@@ -141,6 +146,10 @@ class SlurmConf(BatchConf):
             raise ValueError(
                 f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}; found {self.fewest_nodes}"
             )
+        self.nodes_asked()
+        for name, pattern, example in _FORMS:
+            if (value := getattr(self, name)) is not None and not re.fullmatch(pattern, value):
+                raise ValueError(f"cluster.{name} is as sbatch takes it, {example}; found {value!r}: write it so")
         for word in self.extra:
             name = word.lstrip("-").partition("=")[0]
             if not word.startswith("--") or name in _OWN:

@@ -102,15 +102,15 @@ class SyntheticConf(DataSetConf):
     module: ClassVar[str] = "aiperf.data.sets.synthetic"
     usual_start: ClassVar[str] = "resnet20"
     name: str = "synthetic"
-    training_images: int = field(default=10_000, metadata={"least": 2})
+    training_images: int = field(default=10_000, metadata={"least": 2, "most": 10**9})
     """Training images of one epoch."""
-    validation_images: int = field(default=1_000, metadata={"least": 2})
+    validation_images: int = field(default=1_000, metadata={"least": 2, "most": 10**9})
     """Validation images."""
-    classes: int = field(default=10, metadata={"least": 2})
+    classes: int = field(default=10, metadata={"least": 2, "most": 65536})
     """Classes, of nearly equal size."""
     image: int = field(default=32, metadata={"least": SMALLEST, "most": LARGEST, "unit": "pixels"})
     """Height and width in pixels."""
-    channels: int = field(default=3, metadata={"least": 1})
+    channels: int = field(default=3, metadata={"least": 1, "most": 65536})
     """Channels of a pixel."""
     noise: float = field(default=0.25, metadata={"least": 0, "most": 1})
     """Deviation of the noise added to a prototype, as a share of the range of a pixel; more is harder to learn."""

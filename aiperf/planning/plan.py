@@ -28,7 +28,7 @@ from aiperf.planning.following import Following, following, require_same_work
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import bounds
 from cluster.place import ClusterConf, Simulated, place_of
-from morphism import STARTS, Budget, Graph, Input, Map, Vector, cost, encode, load, start
+from morphism import STARTS, Budget, DamagedGraphFile, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
 
@@ -189,7 +189,7 @@ def candidates(folder: Path) -> Iterator[Path]:
 
 
 def _folder_name(conf: RunConf) -> str:
-    name = conf.name or conf.dataset.name
+    name = conf.dataset.name if conf.name is None else conf.name
     if not re.fullmatch(r"[\w.-]+", name):
         raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-'; found {name!r}")
     if len(name.encode()) > LONGEST_NAME:
@@ -199,7 +199,7 @@ def _folder_name(conf: RunConf) -> str:
 
 def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
     """The network that a run begins with. Raises BadConfiguration where there is none that reads this data set."""
-    name = conf.start or conf.dataset.usual_start
+    name = conf.dataset.usual_start if conf.start is None else conf.start
     if name in STARTS:
         return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
     path = given_path(name)
@@ -209,7 +209,10 @@ def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
             + ("" if wrong == "not there" else f", which is {wrong}")
             + nearest(name, STARTS)
         )
-    graph = load(path)
+    try:
+        graph = load(path)
+    except DamagedGraphFile as error:
+        raise BadConfiguration(f"start is a network's name or its graph's JSON file; {error}: name another") from error
     reads = graph.nodes[0].op
     assert isinstance(reads, Input)
     wanted = Map(dataset.channels, dataset.image, dataset.image)
@@ -233,6 +236,11 @@ def _check_start(graph: Graph, budget: Budget) -> None:
 
 def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:
     smallest = conf.batch.smallest
+    if dataset.training_images < ranks:
+        raise BadConfiguration(
+            f"each rank of a worker has images of its own; {dataset.name!r} has {dataset.training_images} training images for "
+            f"{ranks} ranks: take fewer ranks, or more images"
+        )
     default, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
     if not 1 <= (1 if smallest is None else smallest) <= largest:
         raise BadConfiguration(

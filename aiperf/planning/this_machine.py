@@ -26,5 +26,11 @@ def this_machine(conf: RunConf) -> WorkerShape:
         )
     trainer = replace(conf.trainer, ranks=1) if conf.executor == "inline" else conf.trainer
     accelerators = declared or len(system.accelerators)
+    for option, count in (("ranks", trainer.ranks), ("threads", trainer.threads)):
+        if count is not None and count > system.usable_processors and not accelerators:
+            raise BadConfiguration(
+                f"without accelerators each rank and thread has a processor; found trainer.{option}={count}, and this machine "
+                f"has {system.usable_processors} to use: take at most so many, or leave it out"
+            )
     source = f"this machine, {system.host}"
     return shape_of(system, accelerators, system.usable_processors, trainer, conf.budget.memory_bytes, source)

@@ -22,7 +22,9 @@ class ScheduleConf:
     """Length of the run, declared beforehand."""
     warmup_seconds: float = field(default=3600.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Where the valid window begins."""
-    epochs: list[int] = field(default_factory=lambda: [15, 30, 45, 60], metadata={"least": 1, "fewest": 1})
+    epochs: list[int] = field(
+        default_factory=lambda: [15, 30, 45, 60], metadata={"least": 1, "most": 1_000_000, "fewest": 1}
+    )
     """Most epochs of a worker's round 1, 2, …; the last holds for all rounds after."""
     patience: int = field(default=6, metadata={"least": 1, "unit": "epochs"})
     """Epochs without improvement after which a trial of round 1 ends."""

@@ -140,3 +140,7 @@ def test_a_line_of_a_list_is_read_as_a_shell_reads_it() -> None:
     (bad,) = of_list("# a group\n\nspaces | @a_text_file name='a b' | law + offence + status 1\n", "list.txt")
 
     assert bad == BadInput("spaces", ("name=a b",), ("law", "offence"), 1, "a_text_file")
+
+
+def test_the_list_holds_the_many_ways_in_which_a_first_hour_goes_wrong() -> None:
+    assert len(INPUTS) >= 150

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import signal
 from typing import Any
 
 import pytest
@@ -9,6 +10,11 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 # How long an example takes says nothing on a machine that does other work too: a slow one is no failure.
 settings.register_profile("aiperf", deadline=None)
 settings.load_profile("aiperf")
+
+# A shell without job control has its jobs in the background ignore Ctrl-C (`make test > log &` in a script), and the benchmark
+# goes on ignoring what it was begun to ignore: tests that press Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL_PROCESSES = (
     "tests/cluster/test_elastic",

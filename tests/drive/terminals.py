@@ -21,6 +21,14 @@ MARK = "AIPERF_TEST_TERMINAL"
 CTRL_C = b"\x03"
 
 
+def _take_the_terminal() -> None:
+    """As a login does: the terminal is this session's, and a signal ends what does not handle it, whatever the tests' caller
+    ignores (`nohup make test`)."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Terminal:
     """One command in a session of its own. Use it in a `with` block: what still runs at its end is killed."""
 
@@ -39,7 +47,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
+            preexec_fn=_take_the_terminal,
             env={**os.environ, "TERM": "xterm", name: value},
         )
         os.close(theirs)

@@ -50,7 +50,7 @@ def interrupted_after(delay: float, folder: Path, capsys: pytest.CaptureFixture[
     assert_runs_can_be_read(folder, capsys)
 
 
-@pytest.mark.parametrize("delay", [0.4, 3.0])
+@pytest.mark.parametrize("delay", [pytest.param(0.4, marks=pytest.mark.slow), 3.0])
 def test_ctrl_c_ends_a_run_that_has_hardly_begun(
     delay: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

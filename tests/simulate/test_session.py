@@ -154,6 +154,24 @@ def test_ctrl_c_once_ends_a_simulated_run_with_its_figures(tmp_path: Path, capsy
     assert "simulated 10 min" in capsys.readouterr().out
 
 
+def test_a_run_that_was_begun_to_ignore_ctrl_c_goes_on(tmp_path: Path) -> None:
+    pressed: list[float] = []
+
+    def press(driver: Driver) -> None:
+        if driver.clock.now() > 600 and not pressed:
+            pressed.append(driver.clock.now())
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a script's shell does for `python -m aiperf … &`
+    try:
+        folder = simulate(open_run(replace(configured(hours=0.5), runs=str(tmp_path), name="ignoring")), press)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    *_, last = read(folder)
+    assert pressed and isinstance(last, RunEnded) and last.reason == "duration"
+
+
 def test_a_run_of_more_epochs_than_can_be_simulated_is_refused_with_what_to_change() -> None:
     conf = replace(configured(workers=4096, hours=12), dataset=SyntheticConf(), start="digits_small")
 

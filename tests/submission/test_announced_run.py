@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.journal.events import RunStarted
+from aiperf.journal.events import RunEnded, RunStarted
 from aiperf.journal.journal import read
 from tests.cli.user import Answer, User
 from tests.submission.keys import allowed_file, key_file
@@ -44,10 +44,10 @@ def test_an_announced_run_is_begun_once_and_its_journal_names_the_announcement(a
     first, second = begun(aiperf, wanted, *WORDS), begun(aiperf, wanted, *WORDS)
 
     (run,) = runs(tmp_path)
-    started = next(iter(read(run)))
+    started, *_, last = read(run)
     assert isinstance(started, RunStarted)
     assert started.config["announcement"] == wanted
-    assert first.err == ""
+    assert isinstance(last, RunEnded) and last.reason == "duration" and first.status != 2, first.err
     assert second.status == 2
     assert f"was used by run '{run.name}'" in second.err
 

@@ -102,8 +102,9 @@ class Starts:
             failures = max(failures, self._law.tries)  # somebody has to fix it, and the others' fate may end the run
         return not failure.is_final and now - failure.at >= self._law.pause(failures)
 
-    def hopeless(self, wanted: Collection[Slot], now: float) -> AiperfError | None:
-        """Why the run cannot go on, if so. `wanted`: all places there are."""
+    def hopeless(self, wanted: Collection[Slot], now: float) -> NoWorkers | None:
+        """Why the run cannot go on, if so. `wanted`: all places there are. Of one error that the user can fix it has the
+        words: whatever the error, the run has begun, and stops as one without workers does, with its report."""
         if self._has_been_up:
             return self._left_alone(now)
         if not wanted or not all(self._is_given_up(slot) for slot in wanted):
@@ -111,7 +112,7 @@ class Starts:
         failures = [self._failures[slot] for slot in wanted]
         reasons = sorted({failure.reason for failure in failures})
         if len(reasons) == 1 and (error := failures[0].error) is not None:
-            return error
+            return NoWorkers(str(error))
         return NoWorkers(
             f"a run needs at least one worker; none could be started at {len(failures)} places, in up to {self._law.tries} "
             f"tries at each. {'; '.join(reasons[:3])}{' …' if len(reasons) > 3 else ''}"
@@ -123,7 +124,7 @@ class Starts:
             failure.is_final or failure.error is not None or failure.count >= self._law.tries
         )
 
-    def _left_alone(self, now: float) -> AiperfError | None:
+    def _left_alone(self, now: float) -> NoWorkers | None:
         alone = now - self._last_up
         if alone < self._law.alone_seconds:
             return None

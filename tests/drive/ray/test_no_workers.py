@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.__main__ import main
 from aiperf.config import configure
+from aiperf.drive import machines
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
+from aiperf.drive.ray.failed_starts import StartLaw, Starts
+from aiperf.drive.ray.slots import Slot
 from aiperf.drive.session import END_REQUEST, resumable, run_session
-from aiperf.errors import NoWorkers, RunStopped
+from aiperf.errors import AiperfError, BadConfiguration, NoWorkers, RunStopped
 from aiperf.journal.events import RunEnded, WorkerJoined, WorkerLost, WorkerNotStarted
 from aiperf.journal.journal import read
 from aiperf.journal.messages import NotStarted, Order, Word, WorkerDown, WorkerUp
@@ -23,14 +27,16 @@ from searchers.history import Observation
 
 UP = WorkerUp(worker=0, host="a", ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={})
 DOWN = WorkerDown(worker=0, reason="on a: its devices are gone")
+GONE = NoWorkers("a run needs at least one worker; all are gone (the last: on a: its devices are gone)")
 VAIN = NotStarted(host="a", failures=1, reason="on a: no rank can be started")
 
 
 class Doomed:
     """Says what it was given, turn by turn, and then that no worker is left."""
 
-    def __init__(self, turns: Sequence[Word]) -> None:
+    def __init__(self, turns: Sequence[Word], end: AiperfError = GONE) -> None:
         self._turns = list(turns)
+        self._end = end
 
     def start(self) -> None:
         pass
@@ -43,7 +49,7 @@ class Doomed:
 
     def words(self, timeout: float) -> list[Word]:
         if not self._turns:
-            raise NoWorkers("a run needs at least one worker; all are gone (the last: on a: its devices are gone)")
+            raise self._end
         return [self._turns.pop(0)]
 
     def close(self) -> None:
@@ -78,6 +84,26 @@ def test_a_run_that_never_had_a_worker_stops_with_the_reason_which_its_report_ha
     first, second, *_ = closing_lines(report_of(stopped.value.folder))
     assert first.startswith("not valid: no worker came up. ") and "no rank can be started" in first
     assert f"resume={stopped.value.folder.name}" in second
+
+
+def test_a_run_whose_every_place_fails_of_what_a_user_can_fix_ends_with_that_and_writes_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, why = Slot("a", "a", 0, 0, 1), "the data set must be on each node; found none at '/data'"
+    tried = Starts(StartLaw(), 0.0)
+    tried.failed(place, 1.0, f"on a: {why}", BadConfiguration(why))
+    end = tried.hopeless([place], now=1.0)
+    assert end is not None
+    monkeypatch.setattr(
+        machines, "_inline", lambda *_, **__: Doomed([NotStarted(host="a", failures=1, reason=f"on a: {why}")], end)
+    )
+
+    status = main([f"runs={tmp_path}", "executor=inline"])
+
+    (run,) = tmp_path.iterdir()
+    told = capsys.readouterr()
+    assert status == 2 and why in told.err and f"resume={run}" in told.err
+    assert why in (run / "report.html").read_text().replace("&#x27;", "'").replace("&#39;", "'")
 
 
 def test_a_file_in_the_runs_folder_asks_for_its_end(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ A field says them in its metadata, as plain values, since `cluster` and `searche
 
     ranks: int | None = field(default=None, metadata={"least": 1})
 
-`least`, `above`, `most`, `below`: bounds of a number, or of each number of a list. `among`: the words that there are. `fewest`:
+`least`, `above`, `most`, `below`: bounds of a number, or of each number of a list. `among`: the words that there are, or a function that says them. `fewest`:
 of a list's entries. `unit`: where the field's name does not say it. Every number is finite. A field's type is its annotation;
 laws about several fields stand with their classes.
 """
@@ -15,7 +15,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class Limits:
     def words(self) -> str:
         """As they follow the field's name in a sentence: 'is at least 1'."""
         said = [self._numbers()] if self.is_number else []
-        if among := self.told.get("among"):
+        if among := self.among:
             said.append(f"{'' if said else 'is one of '}{', '.join(among)}")
         law = ", or ".join(said)
         fewest = self.told.get("fewest", 0)
@@ -71,6 +71,12 @@ class Limits:
         return f"{kinds}{unit}{null}{f'; {law}' if law else ''}"
 
     @property
+    def among(self) -> Collection[str] | None:
+        """The words that it takes; None: any, where it takes text."""
+        told: Collection[str] | Callable[[], Collection[str]] | None = self.told.get("among")
+        return told() if callable(told) else told
+
+    @property
     def is_number(self) -> bool:
         """Whether it takes numbers."""
         return int in self.types or float in self.types
@@ -87,7 +93,7 @@ class Limits:
         if isinstance(value, bool):
             return bool in self.types
         if isinstance(value, str):
-            return str in self.types and value in self.told.get("among", (value,))
+            return str in self.types and (self.among is None or value in self.among)
         if isinstance(value, int):
             return self.is_number and -WIDEST <= value <= WIDEST and self._is_within(value)
         if isinstance(value, float):

@@ -72,7 +72,7 @@ def right(limits: Limits) -> list[Any]:
         found += [math.nextafter(told["above"], math.inf)] if "above" in told else []
         found += [math.nextafter(told["below"], -math.inf)] if "below" in told else []
         found += [WIDEST] if whole and "most" not in told else []
-    found += told.get("among", ())
+    found += limits.among or ()
     return [[each] for each in found] if limits.of_list else [*found, *([None] if limits.or_none else [])]
 
 

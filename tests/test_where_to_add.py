@@ -167,4 +167,4 @@ def test_a_data_set_a_searcher_and_a_collective_added_there_are_whole(tmp_path: 
     assert "opened flags 5\nbuilt first_legal\njoined by whisper 1.0\n" in answer.stdout
     assert "dataset.stripes goes with dataset=flags" in answer.stderr
     assert "did you mean 'first_legal'?" in answer.stderr
-    assert "one of 'auto', 'horovod', 'torch', 'whisper', 'none'; found 'wisper'" in answer.stderr
+    assert "is one of auto, horovod, torch, whisper, none; found 'wisper'" in answer.stderr

@@ -38,7 +38,7 @@ group's, which alone can tell a rank that hangs from those that wait for it."""
 class TrainerConf:
     """How a worker trains."""
 
-    collective: str = field(default="auto", metadata={"among": ("auto", *COLLECTIVES, "none")})
+    collective: str = field(default="auto", metadata={"among": lambda: ("auto", *COLLECTIVES, "none")})
     """What exchanges gradients between the ranks of a worker. horovod; torch (DistributedDataParallel); none (one rank); auto:
     none for one rank, else horovod where it is built, else torch. The run records which it was."""
     ranks: int | None = field(default=None, metadata={"least": 1})

@@ -98,8 +98,8 @@ def test_looks_stand_in_the_configuration_and_none_comes_before_warm_up_and_the_
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"stop": "sometime"}, "'duration' or 'converged'"),
-        ({"stop_precision": 0.0}, "between 0 and 1"),
+        ({"stop": "sometime"}, "one of duration, converged"),
+        ({"stop_precision": 0.0}, "above 0 and below 1"),
         ({"stop_after_seconds": 0.0}, "above 0"),
         ({"stop": "converged", "stop_after_seconds": 40_000.0}, "lower schedule.stop_after_seconds"),
     ],

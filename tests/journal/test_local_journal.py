@@ -174,7 +174,7 @@ def test_a_copy_that_cannot_be_made_whole_is_an_error_that_says_where_all_of_it_
     monkeypatch.setattr(local_journal._Copy, "_copy", full)
 
     with (
-        pytest.raises(JournalNotWritten, match=rf"No space left.*lies in '{local_path(folder, disk)}'"),
+        pytest.raises(JournalNotWritten, match=rf"No space left.*lies there: cp {local_path(folder, disk)} "),
         open_journal(folder, disk) as journal,
     ):
         journal.append(RUN)

@@ -24,7 +24,7 @@ from aiperf.submission.allowed import read_allowed
 from aiperf.submission.inspection import HeldTo, Inspection
 from aiperf.submission.judge import inspect
 from aiperf.submission.signer import Signer, signer_of
-from aiperf.system.source import PACKAGES, installed, revision
+from aiperf.system.source import CONFIGURATION, PACKAGES, installed, revision
 from tests.cli.user import User
 from tests.submission.bundles import Members, edited, members_of, repacked, rewritten
 from tests.submission.keys import allowed_file, key_file
@@ -266,7 +266,7 @@ def test_a_submission_of_a_later_release_is_readable_and_its_further_figures_are
 
 def test_sources_are_held_to_those_that_run_here_or_to_a_checkout_that_is_named(site: Site, tmp_path: Path) -> None:
     versions = revision()
-    for package in PACKAGES:
+    for package in (*PACKAGES, CONFIGURATION):
         shutil.copytree(installed() / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
 
     def of_a_real_driver(members: Members) -> None:

@@ -168,7 +168,7 @@ def test_a_form_is_filled_in_from_a_file_and_by_words_which_go_before_it_and_sta
         ("- a\n", "has the form's fields"),
         ("a: [\n", "is none"),
         ("file: other.yaml\n", "says 'file'"),
-        ("power_share: 2\n", "is a share, 0 to 1"),
+        ("power_share: 2\n", "lies between 0 and 1"),
     ],
 )
 def test_a_file_that_is_no_form_is_refused(tmp_path: Path, content: str, why: str) -> None:

@@ -72,7 +72,7 @@ def test_an_option_that_the_recorded_plan_was_not_made_with_contradicts_it(
     ("part", "name", "value", "found"),
     [
         ("searcher", "name", "oracle", "searcher is one of"),
-        ("searcher", "morphs", 0, "morphs is at least 1"),
+        ("searcher", "morphs", 0, "morphs lies between 1 and 100"),
         ("searcher", "candidates", "many", "Expected `int`"),
         ("hpo", "name", "luck", "hpo is one of"),
         ("hpo", "startup_trials", -1, "startup_trials is at least 0"),

@@ -352,7 +352,10 @@ def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
 
     option = re.sub(r"\[\d+\]$", "", str(error.full_key or ""))  # of an entry of a list: the list
-    if not option and len(of_options := [key for word in words if (key := word.partition("=")[0]) in _options().known]) == 1:
+    if (
+        not option
+        and len(of_options := [key for word in words if (key := word.partition("=")[0]) in _options().known]) == 1
+    ):
         (option,) = of_options  # OmegaConf 2.3 does not always say which it was about
     found = next((word for word in words if word.lstrip("+").partition("=")[0] == option), " ".join(words))
     part, _, name = option.partition(".")

@@ -121,6 +121,7 @@ def _typed(folder: Path, *words: str | Path) -> str:
     return answer.stdout
 
 
+@pytest.mark.slow
 def test_installed_in_a_bare_environment_it_plans_and_runs_and_reports_in_any_folder(
     bare: Path, a_users_folder: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_help_names_the_program_as_it_was_called(bare: Path, tmp_path: Path) -> 
         assert "aiperf-cluster" in said and "python -m aiperf" not in said
 
 
+@pytest.mark.slow
 def test_the_sources_make_the_same_wheel_and_hold_the_standalone_verifier(installed: Path, tmp_path: Path) -> None:
     built = "from setuptools import build_meta; import sys; print(build_meta.build_sdist(sys.argv[1]))"
     subprocess.run(

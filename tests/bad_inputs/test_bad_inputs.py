@@ -4,7 +4,8 @@ Each input is carried out by the real command in a process of its own, in an emp
 of one which has imported the command line already (`server.py`): 150 Pythons that each import it anew would take minutes of two
 cores. The fork leaves out what importing does in each (a line that fails only in a fresh interpreter, an import that is missing
 without another before it), the interpreter's own start and its exit handlers. So a few lines that the day draws are run as
-whole processes besides, and all of them in a slow test.
+whole processes besides, and all of them in a slow test. Of the lines that cost most (a plan that is made, a list of runs, which starts a
+process for each) `make test` carries out none twice: those that only vary others by another value are slow ones too.
 """
 
 from __future__ import annotations
@@ -74,7 +75,13 @@ def server() -> Iterator[Server]:
     server.close()
 
 
-@pytest.mark.parametrize("bad", INPUTS, ids=lambda bad: bad.name)
+def _is_dear(bad: BadInput) -> bool:
+    return bad.name.startswith("dry run ") or bad.words[:1] == ("rank",)
+
+
+@pytest.mark.parametrize(
+    "bad", [pytest.param(bad, id=bad.name, marks=[pytest.mark.slow] * _is_dear(bad)) for bad in INPUTS]
+)
 def test_a_bad_input_is_answered_with_words_and_leaves_nothing(server: Server, tmp_path: Path, bad: BadInput) -> None:
     answer = server.answer(bad, tmp_path)
 

@@ -306,9 +306,7 @@ def test_a_driver_whose_journal_is_taken_away_stops_at_its_next_commit(
         whole = (folder / NAME).read_bytes()
         harm(folder / NAME)
 
-        with pytest.raises(
-            JournalTakenAway, match=r"The run stops; .* (is kept there: mv|are kept in) "
-        ) as error:
+        with pytest.raises(JournalTakenAway, match=r"The run stops; .* (is kept there: mv|are kept in) ") as error:
             journal.append([ended()])
 
     said = str(error.value)

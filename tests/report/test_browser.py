@@ -236,7 +236,7 @@ def test_a_click_on_a_head_sorts_the_trials(browser: Tab, pages: dict[str, Path]
 
 
 @pytest.mark.parametrize("name", ["finished", "thousands", "hostile"])
-@pytest.mark.parametrize(("paper", "width"), [("A4", 695), ("Letter", 718)])
+@pytest.mark.parametrize(("paper", "width"), [("A4", 695), pytest.param("Letter", 718, marks=pytest.mark.slow)])
 def test_nothing_is_cut_on_paper(browser: Tab, pages: dict[str, Path], name: str, paper: str, width: int) -> None:
     """The width is the paper's between margins of 13 mm, in pixels of 1/96 inch."""
     browser.show(pages[name])

@@ -69,6 +69,7 @@ def test_an_end_that_the_configuration_does_not_know_is_found(converged: list[Li
     assert "schedule.stop=duration" in finding.found
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_after_its_score_has_come_to_rest_is_found(tmp_path: Path) -> None:
     asked = conf()
     longer = replace(asked, schedule=replace(asked.schedule, stop="duration", duration_seconds=4 * 3600.0))

@@ -4,9 +4,9 @@ A field says them in its metadata, as plain values, since `cluster` and `searche
 
     ranks: int | None = field(default=None, metadata={"least": 1})
 
-`least`, `above`, `most`, `below`: bounds of a number, or of each number of a list. `among`: the words that there are, or a function that says them. `fewest`:
-of a list's entries. `unit`: where the field's name does not say it. Every number is finite. A field's type is its annotation;
-laws about several fields stand with their classes.
+`least`, `above`, `most`, `below`: bounds of a number, or of each number of a list. `among`: the words that there are, or a
+function that says them. `fewest`: of a list's entries. `unit`: where the field's name does not say it. Every number is finite.
+A field's type is its annotation; laws about several fields stand with their classes.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Each input is carried out by the real command in a process of its own, in an emp
 of one which has imported the command line already (`server.py`): 150 Pythons that each import it anew would take minutes of two
 cores. The fork leaves out what importing does in each (a line that fails only in a fresh interpreter, an import that is missing
 without another before it), the interpreter's own start and its exit handlers. So a few lines that the day draws are run as
-whole processes besides, and all of them in a slow test. Of the lines that cost most (a plan that is made, a list of runs, which starts a
-process for each) `make test` carries out none twice: those that only vary others by another value are slow ones too.
+whole processes besides, and all of them in a slow test. The lines that cost most (a plan that is made, a list of runs)
+are slow ones too, where they only vary others by another value.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The sampler is seeded by the proposal's seed and number and is given what the hi
 with what tuning gave each (`residual.py`), the 200 newest in flight as running ones, and as pruned ones the 50 newest points
 out of memory and the 50 newest trials that failed by their own sizes. Each stands at the sizes that its network really had.
 Both sizes come from one draw of their joint density. What is kept between proposals saves work and decides nothing. This is
-the only file that imports optuna.
+the only file of the searchers that imports optuna.
 """
 
 from __future__ import annotations

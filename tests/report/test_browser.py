@@ -43,7 +43,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "simulated": invented(Shape(duration=90.0, simulated=True, device="simulated", collective="simulated")),
         "simulated and begun": invented(Shape(simulated=True))[:1],
         "hostile": planted(LOST, EVIL + "x" * 150 + " many_words.and-marks" * 6),
-        "thousands": many_workers(workers=1000, trials_each=2),
+        "hundreds": many_workers(workers=300, trials_each=2),
     }
     folder = tmp_path_factory.mktemp("reports")
     return {name: write(gather(events), folder / name).page for name, events in runs.items()}
@@ -65,7 +65,7 @@ def test_a_page_that_asks_and_complains_is_told_of_both(browser: Tab, tmp_path: 
         browser.ask("no_such_name")
 
 
-@pytest.mark.parametrize("name", ["finished", "begun", "thousands"])
+@pytest.mark.parametrize("name", ["finished", "begun", "hundreds"])
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
 def test_the_page_fits_its_window_and_asks_for_nothing(
     browser: Tab, pages: dict[str, Path], name: str, width: int, scheme: Literal["light", "dark"]
@@ -235,7 +235,7 @@ def test_a_click_on_a_head_sorts_the_trials(browser: Tab, pages: dict[str, Path]
     assert browser.ask("document.querySelector('#table-trials th').getAttribute('aria-sort')") == "ascending"
 
 
-@pytest.mark.parametrize("name", ["finished", "thousands", "hostile"])
+@pytest.mark.parametrize("name", ["finished", "hundreds", "hostile"])
 @pytest.mark.parametrize(("paper", "width"), [("A4", 695), pytest.param("Letter", 718, marks=pytest.mark.slow)])
 def test_nothing_is_cut_on_paper(browser: Tab, pages: dict[str, Path], name: str, paper: str, width: int) -> None:
     """The width is the paper's between margins of 13 mm, in pixels of 1/96 inch."""

@@ -145,6 +145,7 @@ def test_a_run_that_follows_a_following_run_has_the_seeds_of_the_first(tmp_path:
     assert len(finished(third)) >= len(finished(first))
 
 
+@pytest.mark.slow
 def test_weights_are_kept_for_every_trial_that_is_still_to_inherit_them(tmp_path: Path) -> None:
     simulated(tmp_path / "earlier", workers=8, hours=6.0)
 

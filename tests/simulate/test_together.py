@@ -29,6 +29,7 @@ def test_no_architecture_is_proposed_twice_where_64_workers_join_at_once(searche
     assert counts.rejected.total() > 0
 
 
+@pytest.mark.slow
 def test_a_run_whose_budget_holds_few_networks_trains_them_and_ends_with_its_reason(tmp_path: Path) -> None:
     conf = replace(
         configured(workers=16, join_seconds=0.0),

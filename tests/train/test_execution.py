@@ -124,7 +124,9 @@ def fresh_compiler() -> Iterator[None]:
 
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
-@pytest.mark.parametrize("compiler", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "compiler", [pytest.param("eager", marks=pytest.mark.slow), pytest.param("inductor", marks=pytest.mark.slow)]
+)
 def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(compiler: str) -> None:
     """torch.compile gives up on a function after 8, and goes on eagerly without a word."""
     context = compiling(compiler)

@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt tools/setup.sh tools/build_hor
 run: setup ## the main job on this machine: about 3 minutes, ends with a score and a report
 	@$(BIN)/python -m aiperf $(ARGS)
 
-test: setup ## the tests, two at once (12 to 14 minutes on two cores)
+test: setup ## the tests, two at once (about a quarter of an hour on two cores)
 	@$(PYTEST) -n 2 -m "not slow" $(ARGS)
 
 test-long: setup ## the long tests alone (ARGS=tests/simulate: some of them)

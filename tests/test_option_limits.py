@@ -101,7 +101,7 @@ def test_every_number_says_how_small_it_may_be() -> None:
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=40, derandomize=True)
 def test_on_the_command_line_a_value_outside_is_refused_with_law_offence_and_remedy(data: st.DataObject) -> None:
     part, schema, name, limits = data.draw(st.sampled_from([field for field in FIELDS if field[0] not in RECORDS]))
     value = data.draw(st.sampled_from([each for each in wrong(limits) if each != {}]))
@@ -110,6 +110,8 @@ def test_on_the_command_line_a_value_outside_is_refused_with_law_offence_and_rem
     choice = [] if chosen is None else [f"{'+' if part == 'cluster' else ''}{part}={chosen}"]
     if limits.types == (str,) and (isinstance(value, list) == limits.of_list) and value is not None:
         return  # whatever is written is text
+    if limits.types == (float,) and isinstance(value, int) and abs(value) > WIDEST:
+        return  # read as a number with a fraction, which has no such bound
     if option in PATHS and value is not None:
         return  # a path is whatever is written, '[]' too
     if limits.types == (bool,) and value in (0, 1, "true"):

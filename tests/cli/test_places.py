@@ -17,6 +17,7 @@ from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
 from aiperf.report.figure import Picture
 from tests.cli.user import User
+from tests.small_disk import small_file_system
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v5.jsonl"
 
@@ -39,13 +40,8 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 200 kB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this user may not mount")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_file_system(tmp_path / "small", "size=200k") as folder:
+        yield folder
 
 
 def read_only(folder: Path) -> None:

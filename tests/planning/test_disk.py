@@ -10,6 +10,7 @@ import pytest
 
 from aiperf.errors import BadConfiguration
 from aiperf.planning.disk import DiskNeeds, disk_needs, require_place, require_room
+from tests.small_disk import small_file_system
 
 SMALL = disk_needs(parameters=10_000, growth=4, kept=33, seconds=300, workers=1, devices=1)
 
@@ -17,13 +18,8 @@ SMALL = disk_needs(parameters=10_000, growth=4, kept=33, seconds=300, workers=1,
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MB and 20 files."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=20", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this user may not mount")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_file_system(tmp_path / "disk", "size=1m,nr_inodes=20") as folder:
+        yield folder
 
 
 def test_a_place_that_takes_files_is_told_with_what_is_free_and_nothing_is_left_there(disk: Path) -> None:

@@ -66,13 +66,13 @@ def test_what_is_packed_is_unpacked_and_equal_contents_are_equal_bytes(
     folder, into = tmp_path_factory.mktemp("packed"), tmp_path_factory.mktemp("unpacked")
     names = [name.casefold() for name in contents]
     clashes = len(set(names)) < len(names) or any(one.startswith(f"{other}/") for one in names for other in names)
-    path = packed(folder, dict(contents))
-    before = path.read_bytes()
 
     if clashes or {"manifest", "manifest.sig"} & set(names):
         with pytest.raises(BundleRefused):
-            unpack(path, into)
+            unpack(packed(folder, dict(contents)), into)
         return
+    path = packed(folder, dict(contents))
+    before = path.read_bytes()
     unpacked = unpack(path, into)
 
     assert {name: (into / name).read_bytes() for name in unpacked.names} == contents

@@ -29,6 +29,16 @@ class Going:
     folder: Path
     token: str
     scratch: Path
+    seen: set[Listening]
+    """Sockets on which one of its processes has listened so far."""
+
+    def look(self) -> None:
+        """Adds those on which one listens now."""
+        look_at(self.process.pid, self.seen)
+
+
+def look_at(run: int, seen: set[Listening]) -> None:
+    seen.update(listening_sockets([run, *descendants(run)]))
 
 
 def environment_of(pid: int) -> dict[str, str]:
@@ -59,12 +69,14 @@ def going(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Going]:
             text=True,
             start_new_session=True,
         )
+    seen: set[Listening] = set()
     try:
         deadline = time.monotonic() + 600.0
         while not any(isinstance(event, TrialPrepared) for event in events_of(folder)):
             assert process.poll() is None, (folder / "said").read_text()
             assert time.monotonic() < deadline
-            time.sleep(0.2)
+            look_at(process.pid, seen)  # from its first process on: while it starts, and while its ranks meet
+            time.sleep(0.1)
         ranks = [pid for pid in descendants(process.pid) if b"aiperf.train.ranks.rank" in command_line(pid)]
         there = environment_of(ranks[0])
         (run,) = folder.glob("*-open")
@@ -74,7 +86,7 @@ def going(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Going]:
             if command_line(pid).startswith(b"ray::")
             and (found := environment_of(pid).get("RAY_AUTH_TOKEN")) is not None
         )
-        yield Going(process, run, token, Path(there["AIPERF_SCRATCH"]))
+        yield Going(process, run, token, Path(there["AIPERF_SCRATCH"]), seen)
     finally:
         process.kill() if process.poll() is None else None
         process.wait()
@@ -98,21 +110,20 @@ def test_the_table_names_a_socket_on_all_addresses_as_such() -> None:
 
 
 def test_no_process_of_a_local_run_listens_beyond_loopback_while_its_ranks_meet_and_train(going: Going) -> None:
-    seen: dict[tuple[int, int], Listening] = {}
     until = time.monotonic() + 600.0
+    going.look()
     while time.monotonic() < until and not any(
         isinstance(one, EpochFinished) for one in events_of(going.folder.parent)
     ):
-        pids = [going.process.pid, *descendants(going.process.pid)]
-        seen |= {(one.pid, one.port): one for one in listening_sockets(pids)}
         time.sleep(0.1)
+        going.look()
 
-    programs = {one.program for one in seen.values()}
+    programs = {one.program for one in going.seen}
     joined = next(one for one in events_of(going.folder.parent) if isinstance(one, WorkerJoined))
     assert joined.ranks == 2
     assert any("gcs_server" in program or "raylet" in program for program in programs)
-    assert len(seen) > 5, programs
-    assert [one for one in seen.values() if not one.is_loopback] == []
+    assert len(going.seen) > 5, programs
+    assert [one for one in going.seen if not one.is_loopback] == []
 
 
 def test_the_token_stands_in_no_file_of_the_run_no_log_of_rays_and_on_no_command_line_then_or_later(

@@ -40,7 +40,7 @@ def modes(
 
     `cannot_fuse`: why nothing can be fused by hand here, None where it can. Raises BadConfiguration for what cannot be had.
 
-    >>> ways("auto", "auto", on_cuda=False)
+    >>> modes("auto", "auto", on_cuda=False)
     (ExecutionMode(compiled=False, cuda_graphs=False, fused='no'),)
     """
     if cuda_graphs == "on" and not on_cuda:

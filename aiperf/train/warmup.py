@@ -1,16 +1,18 @@
 """What the first trial would otherwise wait for: libraries loading their parts at first use.
 
-The first optimiser of a process imports half of torch (0.7 s); the first convolution, backward pass and checkpoint load their
-kernels. Done once when a rank starts, on nothing that anybody sees.
+The first convolution, backward pass and checkpoint load their kernels; where a trial may be compiled, so does torch's compiler.
+Done once when a rank starts, on nothing that anybody sees.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 
 import torch
 from torch import nn
 
+from aiperf.train.execution_mode import modes_of
 from aiperf.train.optimiser import sgd
 from aiperf.train.rank_context import RankContext
 
@@ -36,5 +38,7 @@ def warm_up(context: RankContext) -> None:
     exchange.backward(loss)
     exchange.update()
     exchange.close()
+    if any(mode.compiled for mode in modes_of(context.conf, on_cuda=context.device.type == "cuda")):
+        importlib.import_module("torch._dynamo")  # a second, which the first compiled trial would wait for
     torch.save(network.state_dict(), io.BytesIO())
     context.timeline.anchor()

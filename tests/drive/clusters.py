@@ -17,6 +17,7 @@ from ray.actor import ActorHandle
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from aiperf.drive.ray.fewer_daemons import fewer_daemons
 from aiperf.drive.ray.ray_environment import guarded_environment
 from tests.drive.patience import patiently
 
@@ -41,16 +42,17 @@ class SmallCluster:
     """A head without processors, to which hosts are added and from which they are taken."""
 
     def __init__(self) -> None:
-        self._cluster = Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 0,
-                "num_gpus": 0,
-                "node_ip_address": "127.0.0.10",
-                "include_dashboard": False,
-                "_system_config": DEAD_IN_SECONDS,
-            },
-        )
+        with fewer_daemons(has_endpoint=False):
+            self._cluster = Cluster(
+                initialize_head=True,
+                head_node_args={
+                    "num_cpus": 0,
+                    "num_gpus": 0,
+                    "node_ip_address": "127.0.0.10",
+                    "include_dashboard": False,
+                    "_system_config": DEAD_IN_SECONDS,
+                },
+            )
         self._hosts = 0
         self._nodes: dict[str, Any] = {}
         ray.init(address=self._cluster.address, log_to_driver=False, _node_ip_address="127.0.0.10")
@@ -59,7 +61,8 @@ class SmallCluster:
         """One more host; gives its node's identifier."""
         self._hosts += 1
         address = f"127.0.0.{10 + self._hosts}"
-        node = self._cluster.add_node(num_cpus=cpus, num_gpus=accelerators, node_ip_address=address)
+        with fewer_daemons(has_endpoint=False):
+            node = self._cluster.add_node(num_cpus=cpus, num_gpus=accelerators, node_ip_address=address)
         self._nodes[node.node_id] = node
         return str(node.node_id)
 

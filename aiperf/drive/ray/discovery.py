@@ -44,10 +44,13 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
         if any(share.node in excluded for share in slot.shares):
             continue
         of_node.setdefault(slot.node, slot)
-    asked = {_ask(share.node): share for slot in of_node.values() for share in slot.shares}
-    done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS)
+    own = ray.get_runtime_context().get_node_id()
+    shares = [share for slot in of_node.values() for share in slot.shares]
+    # this one needs no process of Ray's to be started, which then lacks where a worker's actor is waited for
+    systems: dict[str, System] = {own: describe()} if any(share.node == own for share in shares) else {}
+    asked = {_ask(share.node): share for share in shares if share.node != own}
+    done = ray.wait([*asked], num_returns=len(asked), timeout=PROBE_SECONDS)[0] if asked else []
     silent = [share.address for call, share in asked.items() if call not in done]
-    systems: dict[str, System] = {}
     for call in done:
         try:
             systems[asked[call].node] = ray.get(call)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiperf.data import hostcache
+from aiperf.drive.ray.fewer_daemons import fewer_daemons
 from aiperf.drive.ray.metrics import require_endpoint
 from aiperf.drive.ray.ray_environment import (
     compiler_caches,
@@ -43,6 +44,7 @@ def local_ray(metrics_port: int | None = None) -> Iterator[None]:
         with (
             environment_of_process(added),
             _on_loopback(),
+            fewer_daemons(has_endpoint=metrics_port is not None),
             started_ray(scratch.path, metrics_port),
         ):
             _assert_closed()

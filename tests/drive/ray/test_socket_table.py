@@ -126,6 +126,17 @@ def test_no_process_of_a_local_run_listens_beyond_loopback_while_its_ranks_meet_
     assert [one for one in going.seen if not one.is_loopback] == []
 
 
+def test_a_local_run_has_none_of_the_daemons_that_serve_others(going: Going) -> None:
+    """They cost half of the time in which Ray comes up; and its agent, which a raylet needs, serves nothing."""
+    told = {pid: command_line(pid).decode(errors="replace") for pid in descendants(going.process.pid)}
+
+    for theirs in ("dashboard/dashboard.py", "log_monitor.py", "autoscaler/_private/monitor.py"):
+        assert not [words for words in told.values() if theirs in words]
+    agents = [pid for pid, words in told.items() if words.startswith("ray::DashboardAgent")]
+    assert len(agents) == 1, "this release of Ray names its agent otherwise"
+    assert listening_sockets(agents) == []
+
+
 def test_the_token_stands_in_no_file_of_the_run_no_log_of_rays_and_on_no_command_line_then_or_later(
     going: Going,
 ) -> None:

@@ -7,6 +7,9 @@ over it is a share of this host's own matrix product, not of its maker's promise
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, Literal, assert_never
 
 import torch
@@ -18,39 +21,72 @@ SIDES: Final = (256, 512, 1024, 2048)
 are reused 2048 times, so that the cores and not the memory are measured."""
 
 
-def measured_matmul_flops(dtype: CpuDataType, threads: int, seconds: float = 1.0) -> float:
-    """FLOPS of the fastest of the square matrix products that fit into `seconds`, on `threads` threads.
+PASS_SECONDS: Final = 0.15
+FASTER_BY: Final = 0.02
+"""A pass that is faster by less is as fast."""
 
-    The fastest and not the mean, since a peak is what nothing else disturbs. See `matmul_rates`.
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What is known after one pass of the measurement."""
+
+    flops: float
+    """Of the fastest product so far."""
+    is_faster: bool
+    """Whether it was of this pass, by more than FASTER_BY."""
+
+
+def matmul_passes(dtype: CpuDataType, threads: int) -> Iterator[Pass]:
+    """Square matrix products on `threads` threads, for PASS_SECONDS each time: whoever asks stops when none is faster.
+
+    The fastest and not the mean, since a peak is what nothing else disturbs. A worker measures it while other processes of its
+    host start: a third of a second alone gave half of what was found after the run. Those that measure together stop together,
+    since one alone would be faster again.
     """
-    return max(matmul_rates(dtype, threads, seconds))
+    with _on_threads(threads):
+        product, rates = _largest(dtype, PASS_SECONDS)
+        best = max(rates)
+        while True:
+            fastest = max(product.rates(PASS_SECONDS))
+            is_faster, best = fastest > best * (1 + FASTER_BY), max(best, fastest)
+            yield Pass(best, is_faster)
 
 
 def matmul_rates(dtype: CpuDataType, threads: int, seconds: float = 1.0) -> list[float]:
     """FLOPS of each of the square matrix products that fit into `seconds`, on `threads` threads; one at least.
 
-    The matrices are the largest of SIDES of which one product is expected to take less than half the time: a processor without
-    units for a type can be 500 times slower in it (FP16 without AVX512-FP16). A product is 2·side³ operations
-    (multiply-accumulate = 2). The process's number of threads is changed meanwhile: call it when nothing else computes.
+    A product is 2·side³ operations (multiply-accumulate = 2). The process's number of threads is changed meanwhile: call it
+    when nothing else computes.
     """
+    with _on_threads(threads):
+        end = time.perf_counter() + seconds
+        product, rates = _largest(dtype, seconds)
+        return rates + product.rates(end - time.perf_counter())
+
+
+@contextmanager
+def _on_threads(threads: int) -> Iterator[None]:
     if threads < 1:
         raise ValueError(f"a matrix product takes at least one thread; threads={threads!r}")
-    threads_before = torch.get_num_threads()
+    before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        end = time.perf_counter() + seconds
-        rates: list[float] = []
-        for side in SIDES:
-            if rates and 2 * side**3 / rates[-1] > seconds / 2:
-                break
-            product = _Product(side, _torch_type(dtype))
-            product.seconds()  # the first allocates and, in some libraries, compiles
-            rates.append(2 * side**3 / product.seconds())
-        while time.perf_counter() < end:
-            rates.append(2 * product.side**3 / product.seconds())
-        return rates
+        yield
     finally:
-        torch.set_num_threads(threads_before)
+        torch.set_num_threads(before)
+
+
+def _largest(dtype: CpuDataType, seconds: float) -> tuple[_Product, list[float]]:
+    """Of the largest of SIDES of which one product is expected to take less than half the time, and the rates met on the way: a
+    processor without units for a type can be 500 times slower in it (FP16 without AVX512-FP16)."""
+    rates: list[float] = []
+    for side in SIDES:
+        if rates and 2 * side**3 / rates[-1] > seconds / 2:
+            break
+        product = _Product(side, _torch_type(dtype))
+        product.rate()  # the first allocates and, in some libraries, compiles
+        rates.append(product.rate())
+    return product, rates
 
 
 class _Product:
@@ -58,14 +94,23 @@ class _Product:
 
     def __init__(self, side: int, dtype: torch.dtype) -> None:
         generator = torch.Generator().manual_seed(0)
-        self.side = side
+        self._side = side
         self._left, self._right = (torch.randn(side, side, generator=generator).to(dtype) for _ in range(2))
         self._out = torch.empty_like(self._left)
 
-    def seconds(self) -> float:
+    def rate(self) -> float:
+        """FLOPS of one."""
         began = time.perf_counter()
         torch.mm(self._left, self._right, out=self._out)
-        return time.perf_counter() - began
+        return 2 * self._side**3 / (time.perf_counter() - began)
+
+    def rates(self, seconds: float) -> list[float]:
+        """FLOPS of each that fits into the time; one at least."""
+        end = time.perf_counter() + seconds
+        found = [self.rate()]
+        while time.perf_counter() < end:
+            found.append(self.rate())
+        return found
 
 
 def _torch_type(dtype: CpuDataType) -> torch.dtype:

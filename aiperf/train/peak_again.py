@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
-PEAK_SECONDS = 0.3
-"""For measuring the matrix product that a processor's utilisation is held against."""
 READY = b"ready\n"
 _ROOT = Path(__file__).parents[2]
 
@@ -36,12 +34,16 @@ def measured_again(ranks: int, threads: int, precision: str, seconds: float) -> 
     try:
         if any(_line(process, end) != READY for process in processes):  # all have torch by then, and begin together
             return None
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write(b"\n")
-            process.stdin.flush()
-        said = [_line(process, end) for process in processes]
-        return float(said[0]) if all(said) else None
+        while True:
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+            said = [_line(process, end).split() for process in processes]
+            if not all(said):
+                return None
+            if not any(is_faster == b"True" for _, is_faster in said):
+                return float(said[0][0])
     except BrokenPipeError:  # one has ended
         return None
     finally:
@@ -62,16 +64,18 @@ def _line(process: subprocess.Popen[bytes], end: float) -> bytes:
 
 
 def main(words: Sequence[str]) -> None:
-    """In a process of its own: PRECISION THREADS."""
+    """In a process of its own: PRECISION THREADS. A line on its standard input asks for each pass."""
     from typing import cast
 
-    from aiperf.train.matmul_peak import CpuDataType, measured_matmul_flops
+    from aiperf.train.matmul_peak import CpuDataType, matmul_passes
 
     precision, threads = words
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
-    if sys.stdin.readline():
-        print(measured_matmul_flops(cast(CpuDataType, precision), int(threads), PEAK_SECONDS), flush=True)
+    passes = matmul_passes(cast(CpuDataType, precision), int(threads))
+    while sys.stdin.readline():
+        one = next(passes)
+        print(one.flops, one.is_faster, flush=True)
 
 
 if __name__ == "__main__":

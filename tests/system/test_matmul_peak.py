@@ -5,19 +5,34 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aiperf.train.matmul_peak import CpuDataType, measured_matmul_flops
+from aiperf.train.matmul_peak import CpuDataType, matmul_passes, matmul_rates
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
 def test_the_rate_is_one_a_processor_can_have_and_the_thread_count_is_put_back(dtype: CpuDataType) -> None:
     before = torch.get_num_threads()
 
-    flops = measured_matmul_flops(dtype, threads=1, seconds=0.05)
+    rates = matmul_rates(dtype, threads=1, seconds=0.05)
 
-    assert 1e7 < flops < 1e14
+    assert all(1e7 < flops < 1e14 for flops in rates)
+    assert torch.get_num_threads() == before
+
+
+def test_the_fastest_so_far_is_told_after_each_pass_and_whether_it_was_of_that_pass() -> None:
+    before, best = torch.get_num_threads(), 0.0
+    for one in matmul_passes("fp32", threads=1):
+        assert one.flops >= best
+        assert one.flops > best or not one.is_faster
+        best = one.flops
+        if not one.is_faster:
+            break
+
+    assert 1e7 < best < 1e14
     assert torch.get_num_threads() == before
 
 
 def test_no_threads_measure_nothing() -> None:
     with pytest.raises(ValueError, match="threads=0"):
-        measured_matmul_flops("fp32", threads=0)
+        matmul_rates("fp32", threads=0)
+    with pytest.raises(ValueError, match="threads=0"):
+        next(matmul_passes("fp32", threads=0))

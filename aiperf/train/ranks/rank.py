@@ -110,7 +110,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     collective.total([0.0])
     liveness.enter(Stage.PEAK, patience)
     # together, as they will train: what one core does alone is not what each of them does beside the others
-    peak = _measured_peak(context.precision.name, setup.threads) if device.type == "cpu" else None
+    peak = _measured_peak(context, setup.threads) if device.type == "cpu" else None
     pipe.send(
         Ready(
             ranks=setup.ranks,
@@ -147,12 +147,15 @@ def _kind(setup: Setup, context: RankContext) -> Kind:
     )
 
 
-def _measured_peak(precision: str, threads: int) -> float:
-    from aiperf.train.matmul_peak import CpuDataType, measured_matmul_flops
-    from aiperf.train.peak_again import PEAK_SECONDS
+def _measured_peak(context: RankContext, threads: int) -> float:
+    from aiperf.train.matmul_peak import CpuDataType, matmul_passes
 
+    precision = context.precision.name
     assert precision in get_args(CpuDataType), "no processor computes in tf32"
-    return measured_matmul_flops(cast(CpuDataType, precision), threads, PEAK_SECONDS)
+    for one in matmul_passes(cast(CpuDataType, precision), threads):
+        if context.collective.total([float(one.is_faster)]) == [0.0]:
+            break
+    return one.flops
 
 
 def _listen(pipe: Connection, orders: queue.SimpleQueue[Do], writer: Writer | None) -> None:

@@ -344,12 +344,16 @@ class Journal:
             self._file.seek(self._end)
             self._size = self._end
         except OSError as again:  # a disk or a file that takes nothing at all: said, since the first error is the cause
-            left = f"; what was written of it could not be taken back ({again.strerror}), a resume drops a torn line"
+            left = f"; what was written of it could not be taken back ({again.strerror}), reading drops a torn line"
         remedy = "Make room" if error.errno in _NO_ROOM else "Let it be written (chattr -i, mount -o remount,rw)"
         return JournalNotWritten(
             f"what happened must stand on disk before anything acts on it; '{self.path}' "
-            f"could not be written ({error.strerror}){left}. {remedy}, then: {resuming(self.run)}"
+            f"could not be written ({error.strerror}){left}. {remedy}, then: {self._way_on()}"
         )
+
+    def _way_on(self) -> str:
+        """What a user does with a run whose driver could not write, in words."""
+        return resuming(self.run)
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
         """A driver whose file was removed, replaced or cut would work on for hours, for nothing."""
@@ -391,7 +395,7 @@ class Journal:
             saved = f"the lines that were to follow line {self.lines} are kept in '{kept}'"
         return JournalTakenAway(
             f"a journal is its driver's alone while a run goes on; '{self.path}' {what}. The run stops; {saved}. "
-            f"To go on: {resuming(self.run)}"
+            f"To go on: {self._way_on()}"
         )
 
     def close(self) -> None:

@@ -130,6 +130,8 @@ def _resume(
         except DriverKilled as killed:
             return killed.down_seconds
         except JournalNotWritten:
+            if faulty_journal.down_seconds is None:
+                raise  # no fault filled the disk: it is full
             return faulty_journal.down_seconds
         return _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
 
@@ -166,6 +168,8 @@ def _drive_incarnation(
     except DriverKilled as killed:
         return killed.down_seconds
     except JournalNotWritten:
+        if faulty_journal.down_seconds is None:
+            raise  # no fault filled the disk: it is full
         return faulty_journal.down_seconds
     finally:
         executor.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import FilesConf, ImagenetConf, SyntheticConf
 from aiperf.data.description import DataSet
 from aiperf.drive.driver import Driver
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, JournalNotWritten
 from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunStarted, TrialFinished, TrialPrepared, Work
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
@@ -152,6 +153,20 @@ def test_ctrl_c_once_ends_a_simulated_run_with_its_figures(tmp_path: Path, capsy
     *_, last = read(folder)
     assert isinstance(last, RunEnded) and last.reason == "interrupted" and 600 < last.at < 1800
     assert "simulated 10 min" in capsys.readouterr().out
+
+
+def test_a_disk_that_is_really_full_ends_a_simulated_run_which_is_not_told_to_resume(tmp_path: Path) -> None:
+    opening = open_run(configured(workers=2))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
+    try:
+        with pytest.raises(JournalNotWritten, match="Make room, then: simulate it again, from its beginning") as stopped:
+            drive(world_of(opening), opening.first, tmp_path / NAME)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert "resume=" not in str(stopped.value)
+    assert len(list(read(tmp_path / NAME))) > 2  # what was written stands
 
 
 def test_a_run_that_was_begun_to_ignore_ctrl_c_goes_on(tmp_path: Path) -> None:

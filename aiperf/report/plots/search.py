@@ -68,6 +68,10 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
     costs = np.array([_operations(trial) for trial in shown], dtype=np.float64)
     rounds = np.array([trial.round for trial in shown])
     many = len(shown) > 400
+    # Before anything is drawn: errors that are equal but for a rounding make matplotlib's own choice an axis without length.
+    low, high = _room_for(np.maximum(errors, floor))
+    axes.set_ylim(high, low)
+    axes.set_yscale("log")
     dots = axes.scatter(
         costs / unit,
         np.maximum(errors, floor),
@@ -100,10 +104,7 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
         zorder=3,
         **ring,
     )
-    axes.set_yscale("log")
-    axes.invert_yaxis()
-    axes.margins(x=0.06, y=0.14)
-    low, high = sorted(axes.get_ylim())
+    axes.margins(x=0.06)
     ticks = [tick for tick in ACCURACY_TICKS if low <= 1 - tick <= high]
     if len(ticks) < 2:  # accuracies close together: four even steps of the axis
         ticks = [1 - float(error) for error in np.geomspace(low, high, 6)[1:-1]]
@@ -124,6 +125,13 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
             Line2D([], [], marker="o", markersize=9, label=f"best: trial {best.number}", **ring),
         ],
     )
+
+
+def _room_for(errors: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """The ends of a logarithmic axis of errors: a seventh of their span more on each side, and a tenth of a decade at least."""
+    least, most = np.log10(errors.min()), np.log10(errors.max())
+    room = max(0.14 * (most - least), 0.1)
+    return float(10 ** (least - room)), float(10 ** (most + room))
 
 
 def _best_and_others(measured: list[TrialFacts]) -> list[TrialFacts]:

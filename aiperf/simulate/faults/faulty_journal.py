@@ -30,8 +30,8 @@ class FaultyJournal(Journal):
         self._world = world
         self._on_disk = on_disk
         self._faults = [fault for fault in world.faults if type(fault).appending is not Fault.appending]
-        self.down_seconds = 0.0
-        """How long it takes until there is room again, after the disk was full."""
+        self.down_seconds: float | None = None
+        """How long it takes until there is room again, after a fault filled the disk. None: no fault did."""
 
     def append(self, events: Sequence[AnyEvent]) -> None:
         """As the real journal does. Where a fault strikes: raises DriverKilled, or fails as it does on a full disk."""
@@ -45,6 +45,9 @@ class FaultyJournal(Journal):
                 self._die(events, death)
         super().append(events)
         self._show_auditor(events)
+
+    def _way_on(self) -> str:
+        return "simulate it again, from its beginning (a simulated run is not resumed)"
 
     def _show_auditor(self, events: Sequence[AnyEvent]) -> None:
         if self._on_disk is not None:

@@ -133,6 +133,8 @@ class Submission:
     """The working directory, against which relative paths among the options are read."""
     verb: Sequence[str] = ("drive",)
     """What `python -m aiperf` is to do on the first node, before the folder and the options."""
+    program: str = "python -m aiperf"
+    """What was typed here before the options: how commands that are told to people begin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class SlurmConf(BatchConf):
 
     def job(self, submission: Submission) -> SlurmJob:
         """The run as a batch job."""
-        return SlurmJob(batch_script(self, submission), SCRIPT, folders(self, submission))
+        return SlurmJob(batch_script(self, submission), SCRIPT, folders(self, submission), submission.program)
 
     def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
         """Options of sbatch(1) and their values; '' for one that has none."""
@@ -263,7 +263,7 @@ def batch_script(conf: SlurmConf, submission: Submission) -> str:
     return f"""#!/bin/bash
 {chr(10).join(lines)}
 
-# Written by: python -m aiperf {shlex.join(submission.words)}
+# Written by: {submission.program} {shlex.join(submission.words)}
 # The first node holds Ray's head and the driver; the others join it through a file in the run's folder.
 # Queued again, the run goes on from its journal.
 
@@ -346,6 +346,7 @@ class SlurmJob:
     script: str
     script_name: str
     folders: Sequence[Path]
+    program: str
 
     def submit(self, script: Path) -> str:
         """Gives the job's id."""
@@ -399,7 +400,7 @@ class SlurmJob:
     @property
     def how_to_look(self) -> str:
         """See `place.BatchJob`."""
-        return f"python -m aiperf status {shlex.quote(str(self.folders[0]))}"
+        return f"{self.program} status {shlex.quote(str(self.folders[0]))}"
 
 
 def _asked(*words: str) -> str:

@@ -8,6 +8,7 @@ docs/benchmark.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,9 @@ import numpy.typing as npt
 from aiperf.accounting.confidence import METHOD, evenness
 from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
+from aiperf.run_warning import RunWarning
+from aiperf.typed import command
+from aiperf.units import share
 
 Array = npt.NDArray[np.float64]
 
@@ -50,7 +54,7 @@ class Score:
     """Work that was done again after a loss; no part of any score."""
     valid: bool
     """Whether there is a score at all: the run has ended, its window has a length, a trial was finished and evaluated."""
-    warnings: tuple[str, ...]
+    warnings: tuple[RunWarning, ...]
     """What a reader should know beside the number."""
 
 
@@ -229,66 +233,113 @@ def _accumulated(rows: Rows, moments: Array) -> Array:
     return np.asarray(np.interp(moments, edges, total), dtype=np.float64)
 
 
-def _warnings(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[str, ...]:
+def _warnings(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[RunWarning, ...]:
+    return tuple(RunWarning(text, "warning", remedy) for text, remedy in _told(work_log, inside, busy))
+
+
+def _told(work_log: WorkLog, inside: Window, busy: float | None) -> Iterator[tuple[str, str]]:
+    """What is odd, and what to do."""
     assert work_log.started is not None
-    warnings: list[str] = []
+    run, declared = work_log.started.run, work_log.started.duration_seconds
     if work_log.started.simulated:
-        warnings.append("simulated: no work was done")
+        yield "simulated: no work was done", "take it for a rehearsal: a score comes of a real run"
     if work_log.ended is None:
-        warnings.append("the run has not ended: figures up to the journal's last line")
+        yield (
+            "the run has not ended: figures up to the journal's last line",
+            "simulate it again" if work_log.started.simulated else f"see whether it goes on: {command('status', run)}",
+        )
     elif work_log.ended.reason != "duration":
-        warnings.append(
-            f"ended before its declared {work_log.started.duration_seconds:.0f} s ({work_log.ended.reason})"
+        yield (
+            f"ended before its declared {declared:.0f} s ({work_log.ended.reason})",
+            "compare it with no run that lasted its declared time, or run it again",
         )
     if inside.seconds <= 0:
-        warnings.append(f"no valid window: the warm-up of {work_log.started.warmup_seconds:.0f} s was not over")
+        yield (
+            f"no valid window: the warm-up of {work_log.started.warmup_seconds:.0f} s was not over",
+            "run it for longer (schedule.duration_seconds), or with a shorter schedule.warmup_seconds",
+        )
     if work_log.lost_workers:
-        warnings.append(f"workers lost: {work_log.lost_workers} of {len(work_log.presences)}")
+        yield (
+            f"workers lost: {work_log.lost_workers} of {len(work_log.presences)}",
+            f"see why ({command('status', run)} names the last; what ranks said is in logs/ of the run's folder)",
+        )
     if (unlike := _unlike(work_log)) is not None:
-        warnings.append(unlike)
+        yield unlike, "leave out the nodes with fewer accelerators, or set accelerators_per_worker to what all have"
+    yield from _of_helpers(work_log)
+    if work_log.hosts_without_worker:
+        host, reason = next(iter(work_log.hosts_without_worker.items()))
+        hosts = len(work_log.hosts_without_worker)
+        yield (
+            f"starts of workers that failed: {work_log.failed_starts}; hosts without one for a time: {hosts}, "
+            f"as {host}: {reason}",
+            "fix what is named, and see that these hosts pass: python -m aiperf preflight",
+        )
+    if work_log.lost_attempts:
+        yield (
+            f"attempts at trials lost: {work_log.lost_attempts}",
+            "see what the workers were lost of; the work done again counts as wasted, in no score",
+        )
+    if work_log.failed:
+        yield (
+            f"trials failed: {work_log.failed}",
+            "see why in the report's table of trials; what ranks said is in logs/ of the run's folder",
+        )
+    if work_log.unwritten:
+        first = work_log.unwritten[0]
+        yield (
+            f"checkpoints that could not be written: {len(work_log.unwritten)}; first of trial {first.trial} after epoch "
+            f"{first.epoch}: {first.reason}",
+            "make room in the run's folder, or fix its file system: without them a loss costs more epochs",
+        )
+    if work_log.skipped:
+        name, why = next(iter(work_log.skipped.items()))
+        yield (
+            f"corrupt images left out: {len(work_log.skipped)}; first {name!r}: {why}",
+            "repair or remove them; python -m aiperf prepare lists them all",
+        )
+    if work_log.ended is not None and not work_log.start_finished:
+        yield (
+            "no trial of the starting network came to its end",
+            "run it for longer (schedule.duration_seconds), or with fewer schedule.epochs",
+        )
+    yield from _of_interruptions(work_log)
+    if busy is not None and busy < 0.95:
+        yield (
+            f"{share(1 - busy, 0)} of accelerator time idle",
+            "see in the report where the time went, line by line",
+        )
+
+
+def _of_helpers(work_log: WorkLog) -> Iterator[tuple[str, str]]:
     for helper, effect in (("recorder", "samples are missing"), ("generator", "its proposals were asked for again")):
         of = sorted({worker for what, worker in work_log.lost_helpers if what == helper})
         if of:
             times = sum(what == helper for what, _ in work_log.lost_helpers)
             named = ", ".join(map(str, of[:8])) + (", …" if len(of) > 8 else "")
-            warnings.append(f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}")
-    if work_log.hosts_without_worker:
-        host, reason = next(iter(work_log.hosts_without_worker.items()))
-        hosts = len(work_log.hosts_without_worker)
-        warnings.append(
-            f"starts of workers that failed: {work_log.failed_starts}; hosts without one for a time: {hosts}, "
-            f"as {host}: {reason}"
-        )
-    if work_log.lost_attempts:
-        warnings.append(f"attempts at trials lost: {work_log.lost_attempts}")
-    if work_log.failed:
-        warnings.append(f"trials failed: {work_log.failed}")
-    if work_log.unwritten:
-        first = work_log.unwritten[0]
-        warnings.append(
-            f"checkpoints that could not be written: {len(work_log.unwritten)}; first of trial {first.trial} after epoch "
-            f"{first.epoch}: {first.reason}"
-        )
-    if work_log.skipped:
-        name, why = next(iter(work_log.skipped.items()))
-        warnings.append(f"corrupt images left out: {len(work_log.skipped)}; first {name!r}: {why}")
-    if work_log.ended is not None and not work_log.start_finished:
-        warnings.append("no trial of the starting network came to its end")
+            yield f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}", _KERNELS_LOG
     if work_log.unanswered:
-        warnings.append(f"proposals that never came: {work_log.unanswered} (their generator died, or was silent)")
+        yield f"proposals that never came: {work_log.unanswered} (their generator died, or was silent)", _KERNELS_LOG
+
+
+def _of_interruptions(work_log: WorkLog) -> Iterator[tuple[str, str]]:
     if work_log.down_seconds:
-        warnings.append(f"the driver was down for {work_log.down_seconds:.0f} s, which the score's time holds")
-    warnings += [
-        f"the driver's wall clock stepped {'back' if step < 0 else 'forward'} by {abs(step):.1f} s"
-        for step in work_log.clock_steps
-    ]
-    warnings += [
-        f"rolled back at {at:.0f} s: {lines} lines of the journal were taken back, and what they told is in no figure"
-        for at, lines in work_log.rollbacks
-    ]
-    if busy is not None and busy < 0.95:
-        warnings.append(f"{1 - busy:.0%} of accelerator time idle")
-    return tuple(warnings)
+        yield (
+            f"the driver was down for {work_log.down_seconds:.0f} s, which the score's time holds",
+            "compare it with no run that went through, or run it again",
+        )
+    for step in work_log.clock_steps:
+        yield (
+            f"the driver's wall clock stepped {'back' if step < 0 else 'forward'} by {abs(step):.1f} s",
+            "have that host's clock set before a run, and slewed while it goes on (chronyd, ntpd)",
+        )
+    for at, lines in work_log.rollbacks:
+        yield (
+            f"rolled back at {at:.0f} s: {lines} lines of the journal were taken back, and what they told is in no figure",
+            "compare it with no run that kept all its lines; these are kept in a file beside the journal",
+        )
+
+
+_KERNELS_LOG = "look in the kernel's log of that worker's host for what ended it (dmesg: the OOM killer)"
 
 
 def _unlike(work_log: WorkLog) -> str | None:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiperf.cli.program import program
 from aiperf.plain import plain
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
     print(f"log        {path}, entry {signed.entry.number}, signed by {signed.key.fingerprint}")
     if conf is not None:
         words = [*options, f"announcement={signed.id}", f"announcement_log={path}"]
-        print(f"start it   python -m aiperf {shlex.join(words)}")
+        print(f"start it   {program()} {shlex.join(words)}")
     return 0
 
 

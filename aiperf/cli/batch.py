@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from aiperf.cli import status
+from aiperf.cli.program import program, tell
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
@@ -64,6 +65,7 @@ def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequen
             python=sys.executable,
             directory=Path.cwd(),
             verb=verb,
+            program=program(),
         )
         job = cluster.job(submission)
         kept = folder / job.script_name
@@ -110,6 +112,7 @@ def _job(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str]
         seconds=conf.schedule.duration_seconds,
         python=sys.executable,
         directory=Path.cwd(),
+        program=program(),
     )
     return cluster.job(submission)
 
@@ -188,11 +191,11 @@ def _show(job: BatchJob, number: str) -> None:
     except ClusterError as error:  # the next look will tell more
         said = [f"the run was not asked how it stands: {error}"]
     for line in said or ():
-        print(line, flush=True)
+        tell(line)
     begun = [] if said is not None else [folder for folder in job.folders if (folder / NAME).is_file()]
     with suppress(NoSuchRun):  # its first line is just being written
         for line in status.lines(begun[-1], time.time()) if begun else ():
-            print(line, flush=True)
+            tell(line)
 
 
 def _told(number: str, state: JobState) -> str:
@@ -211,6 +214,6 @@ def _ended(job: BatchJob, number: str) -> int:
             raise AiperfError(f"job {number} ended before its run began; its last words: {job.last_words}")
         report = report_of(folder)
         for line in closing_lines(report, folder / "report.html"):
-            print(line)
+            tell(line)
         worst = max(worst, 0 if report.score.valid else 1)
     return worst

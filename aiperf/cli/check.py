@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Prints what came of the rules; gives the exit status."""
+    from aiperf.cli.program import tell
     from aiperf.errors import BadConfiguration
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
@@ -58,7 +59,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     folder = run_folder(arguments.run)
     reader = read(folder)
     run = candidate_of(reader)
-    judged = judgements(run, held_to)
+    judged, torn = judgements(run, held_to), reader.reading.warning
     if arguments.junit is not None:
         try:
             arguments.junit.write_bytes(junit(folder.name, held_to, judged))
@@ -67,12 +68,14 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
                 f"--junit names a file that can be written; found '{arguments.junit}' ({error.strerror})"
             ) from error
     if arguments.json:
-        print(json.dumps(as_json(folder.name, held_to, judged), indent=2))
+        print(
+            json.dumps(as_json(folder.name, held_to, judged) | {"warnings": [asdict(torn)] if torn else []}, indent=2)
+        )
     else:
         for line in _lines(folder.name, held_to, judged, run):
-            print(plain(line))
-        if reader.reading.torn_in_words is not None:
-            print(f"  {reader.reading.torn_in_words}")
+            tell(plain(line))
+        if torn is not None:
+            tell("\n".join(f"  {line}" for line in torn.lines))
     return 0 if is_valid(judged) else 1
 
 

@@ -7,6 +7,8 @@ import json
 import os
 from pathlib import Path
 
+from aiperf.cli.program import tell
+
 DESCRIPTION = """Drives the run of a folder: begins it there, or goes on with it where it has a journal; options that
 differ from the journal's are refused. Scripts of batch jobs call it on the node that is to be the head;
 whoever types it wants python -m aiperf instead."""
@@ -48,7 +50,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     try:
         status = run.drive(options, arguments.run)
     except CannotResume as over:
-        print(over)
+        tell(str(over))
         return 0
     # it ended by itself, with whatever score: a head that is lost leaves no status
     return status if status not in (0, 1) else 0

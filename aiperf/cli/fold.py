@@ -7,6 +7,8 @@ import sys
 import textwrap
 from collections.abc import Iterable
 
+from aiperf.cli.program import as_called
+
 NARROWEST = 40
 """In a narrower terminal nothing is folded: it would be a column of words."""
 
@@ -15,7 +17,8 @@ def say(lines: Iterable[str], indent: int = 2) -> None:
     """Prints lines to the standard output; folded where that is a terminal. `indent`: as in `folded`."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in lines:
-        for part in folded(line, width, indent) if width >= NARROWEST else [line]:
+        called = as_called(line)
+        for part in folded(called, width, indent) if width >= NARROWEST else [called]:
             print(part, flush=True)
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiperf.cli.program import tell
 from aiperf.plain import plain
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     else:
         for each in found:
             for line in lines(each):
-                print(line)
+                tell(line)
     return 0 if all(each.is_good for each in found) else 1
 
 

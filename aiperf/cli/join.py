@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from aiperf.cli.program import as_called
+
 DESCRIPTION = """Makes this host a node of the run whose folder it is: the scripts of batch jobs call it, and whoever
 adds a host to a run that goes on. Ends with the run's head. All hosts must share the folder."""
 EXAMPLES = ("/shared/runs/20261121-120000-imagenet",)
@@ -40,6 +42,6 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     try:
         join(arguments.run, arguments.patience, rejoins=arguments.rejoin, tie=tie)
     except HeadLost as lost:
-        print(f"aiperf: {lost}", file=sys.stderr)
+        print(f"aiperf: {as_called(str(lost))}", file=sys.stderr)
         return HEAD_LOST
     return 0

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiperf.cli.program import tell
+
 if TYPE_CHECKING:
     from aiperf.config import RunConf
     from aiperf.journal.events import NodeChecked
@@ -77,5 +79,5 @@ def _shown(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
         print(json.dumps([msgspec.to_builtins(check) for check in checks], indent=2))
     else:
         for line in lines(checks):
-            print(line)
+            tell(line)
     return 1 if any(check.faults for check in checks) else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from aiperf.cli.program import tell
 from aiperf.errors import BadConfiguration
 
 DESCRIPTION = """Checks a data set: counts, classes, every image decoded, SHA-256 of each file written beside it
@@ -45,7 +46,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
         from aiperf.data.survey import write_index
 
         for line in write_index(conf):
-            print(line)
+            tell(line)
         return 0
     from rich.console import Console
 
@@ -53,5 +54,5 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
 
     report = prepare(conf, pack=arguments.pack, out=Console(), checksums=arguments.checksums)
     for line in report.lines:
-        print(line)
+        tell(line)
     return 0 if report.is_usable else 1

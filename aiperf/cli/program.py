@@ -18,6 +18,11 @@ def program() -> str:
     return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE
 
 
+def tell(line: str) -> None:
+    """Prints a line to the standard output, with commands as they were called."""
+    print(as_called(line), flush=True)
+
+
 def as_called(text: str) -> str:
     """The text with commands as they were called."""
     return text if program() == MODULE else text.replace(MODULE, program())

@@ -48,6 +48,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Prints or writes the list; gives the exit status."""
     from pathlib import Path
 
+    from aiperf.cli.program import tell
     from aiperf.errors import BadConfiguration, NoSuchRun
     from aiperf.leaderboard.announcing import first_lines, read_logs, with_announcements
     from aiperf.leaderboard.finding import runs_under
@@ -72,7 +73,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
         print(json_text(found), end="")
     else:
         for line in lines(found):
-            print(line)
+            tell(line)
     if arguments.out is not None:
         try:
             written = write(found, Path(arguments.out))

@@ -35,6 +35,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)
+    from aiperf.cli.program import tell
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
@@ -44,5 +45,5 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     beside = [following(report, folder), None if arguments.against is None else against(report, arguments.against)]
     shown = [each for each in beside if each is not None]
     for line in closing_lines(report, write(report, arguments.out or folder, folder, shown).page):
-        print(line)
+        tell(line)
     return 0

@@ -19,6 +19,7 @@ from aiperf.cli.fold import say
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
 from aiperf.cli.plan_lines import disk_of, plan_in_words, preview_in_words
+from aiperf.cli.program import tell
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
@@ -119,7 +120,7 @@ def _joined(conf: RunConf, cluster: ClusterConf) -> int:
 
 def _say(notes: Sequence[str]) -> None:
     for note in notes:
-        print(note)
+        tell(note)
 
 
 def drive(words: Sequence[str], folder: Path) -> int:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from aiperf.ranking.breaches import Breach
 
 
-DESCRIPTION = "Scores a run from its journal alone; its chain of hashes is checked."
+DESCRIPTION = """Scores a run from its journal alone; its chain of hashes is checked.
+
+Exit status: 0 the score is valid, 1 there is none that is valid (why, and what to do next, is printed), 2 it
+cannot be read (no such run, a damaged journal)."""
 EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-digits --json")
 OPTIONS = ""
 
@@ -35,21 +38,28 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
         losses = None if report.losses is None else asdict(report.losses)
         print(
             json.dumps(
-                as_json(report.score) | {"ranking": ranking(report.breaches), "losses": losses, "energy": energy},
+                as_json(report.score)
+                | {"warnings": list(map(asdict, report.warnings))}
+                | {"ranking": ranking(report.breaches), "losses": losses, "energy": energy},
                 indent=2,
             )
         )
-        return 0
+        return status(report.score)
     from aiperf.cli.fold import say
     from aiperf.report.text import closing_lines
 
     say(closing_lines(report))
-    return 0
+    return status(report.score)
+
+
+def status(found: Score) -> int:
+    """The exit status: 0 with a valid score, 1 without."""
+    return 0 if found.valid else 1
 
 
 def as_json(found: Score) -> dict[str, Any]:
     """The figures of --json. null is what is not defined, never zero."""
-    return {name: getattr(found, name) for name in type(found).__dataclass_fields__}
+    return asdict(found)
 
 
 def ranking(breaches: Sequence[Breach]) -> list[dict[str, Any]]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from aiperf.run_warning import RunWarning
+
 DESCRIPTION = """Shows how a run stands that goes on on another host, or in a batch job, as far as its journal
 tells. Nothing is asked of the run itself, nor of a scheduler."""
 EXAMPLES = ("/shared/runs/20261121-120000-imagenet", "--json /shared/runs/20261121-120000-imagenet")
@@ -78,6 +80,8 @@ class Status:
     workers_lost: int
     lost: tuple[Lost, ...]
     """The last of them."""
+    warnings: tuple[RunWarning, ...]
+    """Of how its journal could be read."""
     resumes: int
     down_seconds: float
     """No driver was up."""
@@ -123,6 +127,7 @@ def status_of(folder: Path, now_unix: float) -> Status:
         accelerators=sum(worker.ranks for worker in run.workers.values()),
         workers_lost=work_log.lost_workers,
         lost=tuple(lost[-MOST_LOST:]),
+        warnings=() if reader.reading.warning is None else (reader.reading.warning,),
         resumes=resumes,
         down_seconds=work_log.down_seconds,
     )
@@ -148,3 +153,5 @@ def lines(folder: Path, now_unix: float) -> Iterator[str]:
     if found.resumes:
         where += f" · resumed {found.resumes} times, {duration(found.down_seconds)} down"
     yield where
+    for warning in found.warnings:
+        yield from (f"  {line}" for line in warning.lines)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from aiperf.cli.program import tell
+
 DESCRIPTION = """Bundles runs into one file: journals, telemetry, system descriptions, configurations, reports worked out anew,
 the site's announcements, checksums of all of it, and a signature over these. The file is made only where
 `inspect` finds nothing bad in it. What it reveals of the site stands in docs/submission.md."""
@@ -57,7 +59,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     try:
         found = build(wanted, path, None if arguments.allowed is None else read_allowed(arguments.allowed))
         for line in lines(found):
-            print(line)
+            tell(line)
         if found.is_good:
             print(f"submission  {path}, {path.stat().st_size} bytes, SHA-256 {found.sha256}")
     except OSError as error:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from aiperf import units
 from aiperf.comparison.figures import FIGURES, Compared, OfSide, compared, of_side
 from aiperf.comparison.sameness import Differing, differing, unequal
 from aiperf.comparison.sides import Side, in_words, require_one_benchmark
 from aiperf.comparison.work import work_of
+from aiperf.journal.journal import torn_warning
 from aiperf.report.facts import Report
+from aiperf.run_warning import RunWarning
 from aiperf.statistics.difference import Verdict, verdict
 from aiperf.statistics.estimate import mean
 from aiperf.statistics.pairs import Pairs, pairs
 from aiperf.statistics.shares import ScoreDifference, SharesOfSpread, difference, shares_of_spread
 from aiperf.statistics.spread import more_runs
 
-VERSION = 1
+VERSION = 2
 """Of what --json prints."""
 UNLIKE_TOPS = 0.005
 """From such a difference of what an accelerator can do it is said; on processors that is measured by each run."""
@@ -54,7 +56,7 @@ class Comparison:
     second: tuple[str, ...]
     differing: tuple[Differing, ...]
     """Between the first runs of both."""
-    warnings: tuple[str, ...]
+    warnings: tuple[RunWarning, ...]
     figures: tuple[Compared, ...]
     made_of: ScoreDifference | None
     """What the difference of the scores is made of."""
@@ -80,7 +82,7 @@ class Repeats:
     """Several equal runs."""
 
     runs: tuple[str, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[RunWarning, ...]
     figures: tuple[tuple[str, OfSide], ...]
     precisions: tuple[Precision, ...]
     """Of the score."""
@@ -107,6 +109,7 @@ def compare(
             *_of_repeats(second.runs),
             *_of_one_run_each(first, second),
             *_of_unlike_tops(first.runs, second.runs),
+            *_of_torn((*first.runs, *second.runs)),
         ),
         figures=figures,
         made_of=difference([work_of(run) for run in first.runs], [work_of(run) for run in second.runs]),
@@ -124,7 +127,7 @@ def repeats(side: Side) -> Repeats:
     of_score = figures[0][1].spread
     return Repeats(
         runs=tuple(run.run.name for run in side.runs),
-        warnings=_of_repeats(side.runs),
+        warnings=(*_of_repeats(side.runs), *_of_torn(side.runs)),
         figures=figures,
         precisions=()
         if of_score is None
@@ -152,27 +155,38 @@ def _gate(found: Compared, largest_regression: float, first: Side, second: Side)
     return Gate(found.name, largest_regression, said, whys[said])
 
 
-def _of_repeats(runs: Sequence[Report]) -> tuple[str, ...]:
+def _of_repeats(runs: Sequence[Report]) -> Iterator[RunWarning]:
     """That equal runs were not on equal machines, or with equal versions."""
-    apart = unequal(runs)
-    return (f"repeats, but not alike: {in_words(apart)}",) if apart else ()
+    if apart := unequal(runs):
+        remedy = "repeat them on equal machines with equal versions, or compare them as two sides (--with)"
+        yield RunWarning(f"repeats, but not alike: {in_words(apart)}", "warning", remedy)
 
 
-def _of_one_run_each(first: Side, second: Side) -> tuple[str, ...]:
-    if len(first.runs) > 1 and len(second.runs) > 1:
-        return ()
-    return (
-        "one run of a side: its interval tells how evenly it ran, not what another run would give; "
-        "two runs of one configuration differ by more",
-    )
+def _of_one_run_each(first: Side, second: Side) -> Iterator[RunWarning]:
+    if len(first.runs) == 1 or len(second.runs) == 1:
+        yield RunWarning(
+            "one run of a side: its interval tells how evenly it ran, not what another run would give; "
+            "two runs of one configuration differ by more",
+            "warning",
+            "repeat both sides, and give them as A1 A2 A3 --with B1 B2 B3",
+        )
 
 
-def _of_unlike_tops(first: Sequence[Report], second: Sequence[Report]) -> tuple[str, ...]:
+def _of_unlike_tops(first: Sequence[Report], second: Sequence[Report]) -> Iterator[RunWarning]:
     tops = [[run.losses.flops_per_accelerator for run in runs if run.losses is not None] for runs in (first, second)]
-    if not all(tops) or abs(mean(tops[1]) / mean(tops[0]) - 1) < UNLIKE_TOPS:
-        return ()
-    low, high = (units.flops_per_second(mean(each)) for each in tops)
-    return (f"losses are shares of what an accelerator could do, and that differs: {low} in A, {high} in B",)
+    if all(tops) and abs(mean(tops[1]) / mean(tops[0]) - 1) >= UNLIKE_TOPS:
+        low, high = (units.flops_per_second(mean(each)) for each in tops)
+        yield RunWarning(
+            f"losses are shares of what an accelerator could do, and that differs: {low} in A, {high} in B",
+            "warning",
+            "compare the losses in FLOPS, as each run's report has them",
+        )
+
+
+def _of_torn(runs: Sequence[Report]) -> Iterator[RunWarning]:
+    for run in runs:
+        if (torn := torn_warning(run.run.torn_bytes, run.run.events)) is not None:
+            yield replace(torn, text=f"{run.run.name}: {torn.text}")
 
 
 def _losses(first: Sequence[Report], second: Sequence[Report]) -> tuple[LossChange, ...]:

@@ -56,7 +56,9 @@ def _against(found: Comparison) -> tuple[str, ...]:
     differing = in_words(found.differing) if found.differing else "nothing in configuration, system and versions"
     told.append(f'<p class="footnote">Different between the two: {text(differing)}. All of it: report.json, or '
                 f"<code>python -m aiperf compare</code>.</p>")  # fmt: skip
-    told += [f'<p class="footnote">Warning: {text(warning)}.</p>' for warning in found.warnings]
+    told += [
+        f'<p class="footnote">Warning: {text(each.text)}. To do: {text(each.remedy)}.</p>' for each in found.warnings
+    ]
     return tuple(told)
 
 

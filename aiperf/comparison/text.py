@@ -10,6 +10,7 @@ from aiperf.comparison.compare import Comparison, Gate, Repeats
 from aiperf.comparison.figures import FIGURES, Compared, Figure, OfSide
 from aiperf.comparison.sameness import Differing
 from aiperf.plain import plain
+from aiperf.run_warning import RunWarning
 from aiperf.statistics.difference import Change
 from aiperf.statistics.pairs import Pairs
 from aiperf.statistics.shares import ScoreDifference, SharesOfSpread
@@ -56,8 +57,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
             step = units.change(loss.second - loss.first)
             yield _columns((f"  {loss.name}", 20), (before, -15), (after, -15), (step, -12))
     yield ""
-    for warning in found.warnings:
-        yield from _wrapped("warning: ", warning)
+    yield from _warnings(found.warnings)
     if found.gate is not None:
         yield from _gate(found.gate)
 
@@ -77,8 +77,13 @@ def _repeats(found: Repeats) -> Iterator[str]:
         yield from _shares(found.made_of)
     if found.warnings:
         yield ""
-    for warning in found.warnings:
-        yield from _wrapped("warning: ", warning)
+    yield from _warnings(found.warnings)
+
+
+def _warnings(warnings: Sequence[RunWarning]) -> Iterator[str]:
+    for warning in warnings:
+        yield from _wrapped(f"{warning.severity}: ", warning.text)
+        yield from _wrapped("  to do: ", warning.remedy)
 
 
 def _names(side: str, names: Sequence[str]) -> Iterator[str]:

@@ -94,7 +94,10 @@ def _of_run(record: RunRecord, store: Path) -> Iterator[File]:
         "aiperf.valid": str(record.report.score.valid).lower(),
         "aiperf.config_hash": run.config_hash,
     }
-    tags |= {f"aiperf.warning.{number}": each.text for number, each in enumerate(record.report.warnings, 1)}
+    tags |= {
+        f"aiperf.warning.{number}": f"{each.text}. To do: {each.remedy}"
+        for number, each in enumerate(record.report.warnings, 1)
+    }
     yield from _run(record, store, _run_id(record), record.title, status, (0.0, run.end), parameters, tags)
     folder = f"{STORE}/{experiment_of(record)}/{_run_id(record)}"
     yield from _metrics(record, folder, courses_of_run(record), results_of_run(record), run.end, 0)

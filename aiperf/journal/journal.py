@@ -37,6 +37,7 @@ from aiperf.journal.lawful import Unlawful
 from aiperf.journal.lease import NO_LOCKS, Lease, refuse_if_leased
 from aiperf.journal.other_files import HEAD, other_file
 from aiperf.journal.validator import Validator
+from aiperf.run_warning import RunWarning
 from aiperf.typed import resuming
 
 NAME = "journal.jsonl"
@@ -65,14 +66,22 @@ class Reading:
     """What stood after them: a line that a killed driver did not finish."""
 
     @property
-    def torn_in_words(self) -> str | None:
+    def warning(self) -> RunWarning | None:
         """That a line was dropped; None: none was."""
-        if not self.torn:
-            return None
-        return (
-            f"the journal's last line is torn after {len(self.torn)} bytes and was dropped (its driver was killed while it "
-            f"wrote, or writes now); the {self.lines} lines before it are whole"
-        )
+        return torn_warning(len(self.torn), self.lines)
+
+
+def torn_warning(torn_bytes: int, lines: int) -> RunWarning | None:
+    """What everything that reads a journal says of a last line that was dropped, after so many whole ones; None: none was."""
+    if not torn_bytes:
+        return None
+    return RunWarning(
+        f"the journal's last line is torn after {torn_bytes} bytes and was dropped (its driver was killed while it "
+        f"wrote, or writes now); the {lines} lines before it are whole",
+        "warning",
+        "nothing needs repair: figures are of the whole lines, and a run that is resumed keeps the torn bytes in a file beside "
+        "its journal",
+    )
 
 
 def chained_hash(chain: bytes, body: bytes) -> bytes:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from aiperf.journal.journal import torn_warning
 from aiperf.leaderboard.benchmark import Benchmark, benchmark_of
 from aiperf.leaderboard.valid_flops import valid_flops
 from aiperf.ranking.breaches import Breach
 from aiperf.report import words
 from aiperf.report.facts import Report
-from aiperf.system.telemetry import RunWarning
+from aiperf.run_warning import RunWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ class Entry:
     rules_not_met: tuple[str, ...]
     """The same in words, as its report lists them; of a simulated run under a heading, which is '' otherwise."""
     warnings: tuple[RunWarning, ...]
+    torn: RunWarning | None
+    """That its journal's last line was torn and dropped, which stands among the warnings too; None: none was."""
     announcement: str | None
     """The id of the announcement that its journal names; None: it names none."""
     announced: OfAnnounced | None
@@ -144,6 +147,7 @@ def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
         rules_heading=heading,
         rules_not_met=tuple(rules),
         warnings=report.warnings,
+        torn=torn_warning(run.torn_bytes, run.events),
         announcement=None if (named := run.config.get("announcement")) is None else str(named),
         announced=None,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import Leaderboard, Listing, Row
 from aiperf.leaderboard.words import about, differences, remarks
-from aiperf.report.document import document, note, section, table, text
+from aiperf.report.document import document, listed, note, section, table, text, with_code
 
 
 def page(found: Leaderboard) -> str:
@@ -83,14 +83,10 @@ def _details(row: Row) -> str:
     entry = row.entry
     parts = [table(tables.details(row))]
     if entry.rules_not_met:
-        rules = "".join(f"<li>{text(rule)}</li>" for rule in entry.rules_not_met)
+        rules = "".join(f"<li>{with_code(rule)}</li>" for rule in entry.rules_not_met)
         heading = f"<p>{text(entry.rules_heading)}</p>" if entry.rules_heading else ""
         parts.append(note("simulated" if entry.is_simulated else "outside", "Rules not met", heading, rules))
     if entry.warnings:
         criticals = any(each.severity == "critical" for each in entry.warnings)
-        told = "".join(
-            f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}</li>'
-            for each in entry.warnings
-        )
-        parts.append(note("critical" if criticals else "warned", "Warnings", "", told))
+        parts.append(note("critical" if criticals else "warned", "Warnings", "", listed(entry.warnings)))
     return f'<div class="entry" id="{tables.details_of(row)}">{"".join(parts)}</div>'

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import Leaderboard, Listing
-from aiperf.leaderboard.words import about, differences
+from aiperf.leaderboard.words import about, differences, torn
 from aiperf.plain import plain
 
 MOST_ROWS = 100
@@ -21,6 +21,7 @@ def lines(found: Leaderboard) -> Iterator[str]:
     for index, listing in enumerate(found.listings, 1):
         yield ""
         yield from _listing(found, listing, index)
+    yield from (plain(f"warning: {each}") for each in torn(found))
     if found.sites:
         yield ""
     for site in tables.sites(found).rows:

@@ -17,9 +17,16 @@ def about(found: Leaderboard) -> str:
     return f"{text}; {count(left_out)} not in the list, with the reason at the end" if left_out else text
 
 
+def torn(found: Leaderboard) -> tuple[str, ...]:
+    """Of each run whose journal's last line was dropped, that it was."""
+    entries = [row.entry for listing in found.listings for row in listing.rows]
+    return tuple(f"{entry.run}: {entry.torn.text}" for entry in entries if entry.torn is not None)
+
+
 def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
-    """What a reader of any such list should know, as (title, text)."""
+    """What a reader of such a list should know, as (title, text)."""
     return (
+        *(("Dropped last line", f"{each}.") for each in torn(found)),
         (
             "One order for each benchmark",
             "Runs of another data set, start, schedule or option are other benchmarks, and stand in tables of their own. "

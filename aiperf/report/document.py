@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -14,6 +15,7 @@ from importlib.resources import files
 from aiperf.plain import plain_lines
 from aiperf.report import palette
 from aiperf.report.tables import Cell, Column, Table
+from aiperf.run_warning import RunWarning
 
 HINT = '<p class="hint" aria-hidden="true">Swipe to the side for more →</p>'
 """Over what may be wider than a phone."""
@@ -73,6 +75,29 @@ def note(kind: str, title: str, words: str, items: str) -> str:
     """A framed remark; `words` and `items` are parts of a page already."""
     listed = f"<ul>{items}</ul>" if items else ""
     return f'<div class="note {kind}"><h2>{text(title)}</h2>{words}{listed}</div>'
+
+
+def with_code(words: str) -> str:
+    """A text as `text` has it, with the options in it set as code: `set <code>batch.default=448</code>`."""
+    parts, at = [], 0
+    for found in _OPTION.finditer(words):
+        parts += [text(words[at : found.start()]), f"<code>{text(found[0])}</code>"]
+        at = found.end()
+    return "".join([*parts, text(words[at:])])
+
+
+_PARTS = "batch|budget|cluster|dataset|hpo|limits|preflight|schedule|searcher|storage|system|trainer"
+_OPTION = re.compile(rf"(?<![\w./'])(?:[a-z_]+(?:\.[a-z_]+)*=(?:\[[^\]]*\]|[^\s,;)\]]+)|(?:{_PARTS})\.[a-z_]+)")
+"""An option with its value, or an option's name."""
+
+
+def listed(warnings: Iterable[RunWarning]) -> str:
+    """Warnings as items of a list, each with what to do below it."""
+    return "".join(
+        f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}'
+        f'<span class="remedy">To do: {with_code(each.remedy)}</span></li>'
+        for each in warnings
+    )
 
 
 def table(shown: Table) -> str:

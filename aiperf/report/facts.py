@@ -17,15 +17,16 @@ from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import Breach
+from aiperf.run_warning import RunWarning
 from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.energy import EnergyFacts
-from aiperf.system.telemetry import RunWarning, Telemetry
+from aiperf.system.telemetry import Telemetry
 from aiperf.train.kept import KeptCheckpoints
 
 SCHEMA = "aiperf-report"
 """The name of report.json's form."""
-VERSION = 1
+VERSION = 2
 """Of that form. Goes up when a field goes, or means another thing; a new field alone does not raise it."""
 
 
@@ -58,6 +59,8 @@ class RunFacts:
     down_seconds: float
     """Wall time between a driver's end and the next one's beginning, over all resumes."""
     events: int
+    torn_bytes: int
+    """Of a last line that its driver did not finish, and that was dropped; 0: there was none."""
     proposal_rules: int
     """Version of the rules by which proposals follow from the history."""
     versions: dict[str, str]

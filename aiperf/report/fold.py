@@ -41,6 +41,7 @@ from aiperf.journal.events import (
     WorkerNotStarted,
 )
 from aiperf.journal.journal import Reader, folding
+from aiperf.run_warning import RunWarning
 
 
 @dataclass(slots=True)
@@ -86,8 +87,9 @@ class Collected:
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """Which line shows what rules look at, by fact and, where it has several values, value: of several lines the first."""
 
-    torn: str | None = None
-    """That the last line was torn and dropped, in words; None: none was."""
+    torn: RunWarning | None = None
+    """That the last line was torn and dropped; None: none was."""
+    torn_bytes: int = 0
 
     def shows(self, fact: str, value: str = "") -> None:
         """The line that is being read shows it."""
@@ -109,7 +111,7 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
             if type(event) is not Progress:
                 _take(run, event)
     if isinstance(events, Reader):
-        run.torn = events.reading.torn_in_words
+        run.torn, run.torn_bytes = events.reading.warning, len(events.reading.torn)
     return run
 
 

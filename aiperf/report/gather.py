@@ -46,11 +46,12 @@ from aiperf.report.system import system_warnings
 from aiperf.report.trial_facts import trials
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
+from aiperf.run_warning import RunWarning
 from aiperf.statistics.convergence import settled
 from aiperf.system.description.of_run import SystemDescription, system_description
 from aiperf.system.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.meters import Meter
-from aiperf.system.telemetry import Limits, RunWarning, Telemetry, died, telemetry_warnings
+from aiperf.system.telemetry import Limits, Telemetry, died, telemetry_warnings
 from aiperf.system.warnings import damage_warnings
 
 CURVE_POINTS = 240
@@ -163,6 +164,7 @@ def _run(run: Collected, end: float, start_network: str | None) -> RunFacts:
         resumes=len(run.resumes),
         down_seconds=run.work_log.down_seconds,
         events=run.events,
+        torn_bytes=run.torn_bytes,
         proposal_rules=started.proposal_rules,
         versions=run.resumes[-1].versions if run.resumes else started.versions,
         versions_changed=tuple(run.versions_changed),
@@ -316,9 +318,9 @@ def _warnings(
     again: tuple[PeakAgain, ...],
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
-    found = [RunWarning(text, "warning") for text in result.warnings]
+    found = [*result.warnings]
     found += damage_warnings([meter.damaged for meter in metered if meter.damaged is not None], "power meter")
-    found += [] if run.torn is None else [RunWarning(run.torn, "warning")]
+    found += [] if run.torn is None else [run.torn]
     found += peak_warnings(again)
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
     found += system_warnings(described)
@@ -328,6 +330,9 @@ def _warnings(
     if measured is not None and measured.workers:
         found += died(measured, worked_until, Limits())
     if (measured is None or not measured.workers) and not is_simulated:
-        found.append(RunWarning("utilisation, power and temperature of the devices were not measured", "note"))
+        text = "utilisation, power and temperature of the devices were not measured"
+        found.append(
+            RunWarning(text, "note", "keep telemetry/ beside the journal; docs/telemetry.md says what sampling takes")
+        )
     order = ("critical", "warning", "note")
     return tuple(sorted(found, key=lambda warning: order.index(warning.severity)))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from aiperf import units
 from aiperf.report import changes, head, system, tables, words
 from aiperf.report.beside import Beside
-from aiperf.report.document import HINT, document, note, section, table, text
+from aiperf.report.document import HINT, document, listed, note, section, table, text, with_code
 from aiperf.report.facts import Report
 from aiperf.report.figure import Picture, inline
 from aiperf.report.loads import loads
@@ -130,7 +130,7 @@ def _no_score(report: Report) -> str:
     if none is None:
         return ""
     told = (none.why, f"next: {none.remedy}")
-    return note("critical", "Not valid", "".join(f"<p>{text(_sentence(each))}</p>" for each in told), "")
+    return note("critical", "Not valid", "".join(f"<p>{with_code(_sentence(each))}</p>" for each in told), "")
 
 
 def _sentence(words: str) -> str:
@@ -143,10 +143,10 @@ def _standing(report: Report) -> str:
     heading, rules = words.broken_rules(report)
     told = f"<p>{text(rest[:1].upper() + rest[1:])}</p>" if rest else ""
     told += f"<h3>{text(heading)}</h3>" if heading else ""
-    listed = "".join(f"<li>{text(rule)}</li>" for rule in rules)
+    items = "".join(f"<li>{with_code(rule)}</li>" for rule in rules)
     unfolds = "which these are, and what would fix each"
     return note(
-        kind, title, told + (f"<details><summary>{unfolds}</summary><ul>{listed}</ul></details>" if rules else ""), ""
+        kind, title, told + (f"<details><summary>{unfolds}</summary><ul>{items}</ul></details>" if rules else ""), ""
     )
 
 
@@ -154,11 +154,7 @@ def _warnings(report: Report) -> str:
     if not report.warnings:
         return note("clear", "No warnings", "<p>Neither journal nor telemetry gives cause for any.</p>", "")
     criticals = any(warning.severity == "critical" for warning in report.warnings)
-    listed = "".join(
-        f'<li><span class="severity">{text(warning.severity)}:</span> {text(warning.text)}</li>'
-        for warning in report.warnings
-    )
-    return note("critical" if criticals else "warned", "Warnings beside these figures", "", listed)
+    return note("critical" if criticals else "warned", "Warnings beside these figures", "", listed(report.warnings))
 
 
 def _navigation(beside: Sequence[Beside]) -> str:

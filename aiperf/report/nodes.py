@@ -7,7 +7,7 @@ from typing import Any
 
 from aiperf.journal.events import NodeChecked
 from aiperf.report.facts import NodeFacts
-from aiperf.system.telemetry import RunWarning
+from aiperf.run_warning import RunWarning
 
 MOST_NAMED = 4
 """Nodes with a fault that a warning names."""
@@ -61,7 +61,8 @@ def preflight_warnings(
 ) -> list[RunWarning]:
     """What preflight warns of."""
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
-        return [RunWarning("the nodes were not checked before the run (preflight.probes=none)", "note")]
+        text = "the nodes were not checked before the run (preflight.probes=none)"
+        return [RunWarning(text, "note", "leave preflight.probes out of the next run, which then checks them")]
     found: list[RunWarning] = []
     for those, what in (
         ([check for check in checks if check.excluded], "excluded by preflight"),
@@ -73,8 +74,10 @@ def preflight_warnings(
         if those:
             named = "; ".join(f"{check.host}: {', '.join(check.faults)}" for check in those[:MOST_NAMED])
             more = f"; and {len(those) - MOST_NAMED} more" if len(those) > MOST_NAMED else ""
-            found.append(RunWarning(f"{len(those)} of {len(checks)} nodes {what}: {named}{more}", "warning"))
-    found += [
-        RunWarning(f"preflight, {note}", "note") for note in sorted({note for check in checks for note in check.notes})
-    ]
-    return found
+            text = f"{len(those)} of {len(checks)} nodes {what}: {named}{more}"
+            found.append(
+                RunWarning(text, "warning", "fix what is named, and see that they pass: python -m aiperf preflight")
+            )
+    notes = sorted({note for check in checks for note in check.notes})
+    remedy = "docs/preflight.md says what each probe looks at, and what to do where it stands out"
+    return found + [RunWarning(f"preflight, {note}", "note", remedy) for note in notes]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from aiperf import units
 from aiperf.journal.events import RunEnded, WorkerJoined
 from aiperf.report.facts import PeakAgain
-from aiperf.system.telemetry import RunWarning
+from aiperf.run_warning import RunWarning
 from aiperf.system.worker_peak import MEASURED_PEAK
 
 MOST_CHANGE = 0.1
@@ -41,7 +41,8 @@ def peak_warnings(found: Sequence[PeakAgain]) -> list[RunWarning]:
         f"during the run; worst worker {worst.worker} on {worst.host!r}: {in_words(worst)}. Something ran beside one of "
         "the two, or the clocks changed; MFU is held against the first"
     )
-    return [RunWarning(text, "warning")]
+    remedy = "end what ran beside it, hold the clocks (cpupower frequency-set -g performance), and run again"
+    return [RunWarning(text, "warning", remedy)]
 
 
 def in_words(one: PeakAgain) -> str:

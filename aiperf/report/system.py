@@ -8,9 +8,9 @@ from aiperf import units
 from aiperf.report import words
 from aiperf.report.facts import Report
 from aiperf.report.tables import Cell, Column, Table
+from aiperf.run_warning import RunWarning
 from aiperf.system.description.differences import MOST_NAMED, in_words
 from aiperf.system.description.of_run import Kind, SystemDescription
-from aiperf.system.telemetry import RunWarning
 
 MOST_KINDS = 4
 MOST_ROWS = 200
@@ -19,13 +19,20 @@ MOST_ROWS = 200
 
 def system_warnings(system: SystemDescription) -> list[RunWarning]:
     """Which nodes differ from most, a form that was begun and is not finished, and nodes that were not described."""
-    told = in_words(system.differences, system.nodes)
+    alike = (
+        "have all nodes set up alike, or leave those that differ out; which they are stands in the report under System"
+    )
+    found = [RunWarning(text, "note", alike) for text in in_words(system.differences, system.nodes)]
     if any(value is not None for value in system.form.values()) and system.unfinished:
-        told.append(f"the system's form is not finished (system.*): {', '.join(system.unfinished)}")
+        text = f"the system's form is not finished (system.*): {', '.join(system.unfinished)}"
+        found.append(
+            RunWarning(text, "note", "fill in what is named, best in a file: system.file=FILE (docs/system.md)")
+        )
     if system.not_described and system.kinds:
         names = ", ".join(node for node, _ in system.not_described[:MOST_NAMED])
-        told.append(f"{len(system.not_described)} nodes were not described: {names}")
-    return [RunWarning(text, "note") for text in told]
+        text = f"{len(system.not_described)} nodes were not described: {names}"
+        found.append(RunWarning(text, "note", "see on these nodes what keeps them from it: python -m aiperf preflight"))
+    return found
 
 
 def tables(report: Report) -> Iterator[Table]:

@@ -11,6 +11,7 @@ from aiperf.report import words
 from aiperf.report.facts import Report
 
 MOST_WARNINGS = 6
+"""All are in the report."""
 FULL = 0.995
 """With so much of the planned accelerator time there, nothing is said of it."""
 
@@ -39,7 +40,7 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     )
     yield (
         f"  window {units.duration(score.window_seconds)} · cumulative "
-        f"{units.flops_per_second(score.cumulative_flops_per_second)} · {units.count(score.trials_finished)} trials finished, "
+        f"{units.flops_per_second(score.cumulative_flops_per_second)} · {words.trials_finished(score.trials_finished)}, "
         f"highest round {score.rounds} · busy {words.busy(report)} · MFU {words.share(report.utilisation.mfu)}"
     )
     if score.flops_per_second is not None and score.flops_per_second_interval is None:
@@ -55,7 +56,7 @@ def _lines(report: Report, page: Path | None) -> Iterator[str]:
     if score.wasted_flops:
         yield f"  wasted {units.operations(score.wasted_flops)}: done again after a loss, and in no score"
     for warning in report.warnings[:MOST_WARNINGS]:
-        yield f"  {warning.severity}: {warning.text}"
+        yield from (f"  {line}" for line in warning.lines)
     if len(report.warnings) > MOST_WARNINGS:
         yield f"  and {len(report.warnings) - MOST_WARNINGS} more, in the report"
     yield f"  {words.standing(report)}"

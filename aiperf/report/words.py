@@ -123,6 +123,11 @@ def ranks(report: Report) -> int:
     return round(report.utilisation.accelerator_seconds / inside) if inside > 0 else 0
 
 
+def trials_finished(number: int) -> str:
+    """`1 trial finished`, `72 trials finished`."""
+    return f"{units.count(number)} trial{'' if number == 1 else 's'} finished"
+
+
 def peak(report: Report) -> str | None:
     """`144 GFLOPS per rank × 2`: what MFU is a share of; None where no peak is known."""
     used = report.utilisation

@@ -10,10 +10,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from aiperf.run_warning import RunWarning
 from aiperf.system.eehpc import Level, Measurement, level
 from aiperf.system.meters import Meter, measurement
 from aiperf.system.summary import DeviceTelemetry, Telemetry
-from aiperf.system.warnings import RunWarning
 
 DISAGREEMENT = 0.05
 """Between a counter and the integral of power samples: beyond it one of them is wrong."""
@@ -105,6 +105,7 @@ def energy_warnings(facts: EnergyFacts) -> tuple[RunWarning, ...]:
             f"energy of the {one.scope} by counters and by power samples differs by {100 * one.worst_disagreement:+.1f} % "
             f"on {one.worst_device}: one of the two is wrong, or the sensor sees a part of the time",
             "warning",
+            "hold both against an external meter (docs/energy.md), and publish neither before one of them is explained",
         )
         for one in facts.scopes
         if one.worst_disagreement is not None and abs(one.worst_disagreement) > DISAGREEMENT

@@ -11,7 +11,7 @@ from aiperf.system.course import Course
 from aiperf.system.host_load import HostLoad
 from aiperf.system.log import Damage, Sample, Session, files, path, read
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
-from aiperf.system.warnings import Limits, RunWarning, died, telemetry_warnings
+from aiperf.system.warnings import Limits, died, telemetry_warnings
 
 __all__ = [
     "Course",
@@ -20,7 +20,6 @@ __all__ = [
     "DeviceTelemetry",
     "HostLoad",
     "Limits",
-    "RunWarning",
     "Sample",
     "Session",
     "Telemetry",

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from aiperf.run_warning import RunWarning, Severity
 from aiperf.system.host_load import HostLoad
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry
 
 MOST_NAMED = 4
 """Foreign programs that a warning names."""
-Severity = Literal["note", "warning", "critical"]
-"""note: worth knowing; warning: slower than the machine could be; critical: results may be wrong, or accelerators were gone."""
-
 IDLE_REASONS = frozenset({"gpu_idle"})
 """Reasons for a low clock that hold nothing back."""
 CHOSEN_REASONS = frozenset(
@@ -25,10 +22,11 @@ CHOSEN_REASONS = frozenset(
 """Clocks held by a limit that someone set: many accelerators run into their power limit at full load all the time."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunWarning:
-    text: str
-    severity: Severity
+_UNCORRECTED = "take it out of service (nvidia-smi -q -d ECC; reset or replace it), and run again without it"
+_CORRECTED = "nothing for this run; watch whether the count grows (nvidia-smi -q -d ECC, amd-smi metric --ecc)"
+_COOLING = "look at the cooling of that host: fans, filters, the temperature of the air that it takes in"
+_ONE_LIMIT = "set one limit on all of them (nvidia-smi -pl WATTS, amd-smi set --power-cap WATTS)"
+_GAPS = "see whether that host was overloaded, or its recorder ended and began again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +91,7 @@ def _missing(telemetry: Telemetry) -> list[RunWarning]:
             f"{worker.accelerators_expected - worker.accelerators_sampled} of {worker.accelerators_expected} "
             f"accelerators of worker {worker.worker} on {worker.host!r} missing when recording began",
             "critical",
+            "look for them on that host (nvidia-smi -L, amd-smi list, dmesg) before it is used again",
         )
         for worker in telemetry.workers
         if worker.accelerators_expected is not None and 0 < worker.accelerators_sampled < worker.accelerators_expected
@@ -109,6 +108,7 @@ def _gone(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
             f"{_of(gone, accelerators)} vanished; first {_name(first)}, "
             f"last seen at {first.gone_at:.0f} s ({first.gone})",
             "critical",
+            "take that host out of service, and look in its kernel's log for what the driver says (dmesg)",
         )
     ]
 
@@ -119,12 +119,12 @@ def _ecc(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
     if failed:
         worst = max(failed, key=lambda one: one.ecc_uncorrected or 0)
         text = f"{_of(failed, accelerators)} had uncorrected memory errors: results may be wrong; worst {_name(worst)}"
-        found.append(RunWarning(f"{text}, {worst.ecc_uncorrected} in the window", "critical"))
+        found.append(RunWarning(f"{text}, {worst.ecc_uncorrected} in the window", "critical", _UNCORRECTED))
     corrected = [one for one in accelerators if one.ecc_corrected]
     if corrected:
         worst = max(corrected, key=lambda one: one.ecc_corrected or 0)
         text = f"{_of(corrected, accelerators)} had memory errors that were corrected; worst {_name(worst)}"
-        found.append(RunWarning(f"{text}, {worst.ecc_corrected} in the window", "note"))
+        found.append(RunWarning(f"{text}, {worst.ecc_corrected} in the window", "note", _CORRECTED))
     return found
 
 
@@ -138,8 +138,18 @@ def _throttled(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[
             text = (
                 f"{_of(held, accelerators)} throttled ({reason}); worst {_name(worst)}, {_percent(share)} of the time"
             )
-            found.append(RunWarning(text, "note" if reason in CHOSEN_REASONS else "warning"))
+            found.append(RunWarning(text, "note" if reason in CHOSEN_REASONS else "warning", _unthrottled(reason)))
     return found
+
+
+def _unthrottled(reason: str) -> str:
+    if reason in CHOSEN_REASONS:
+        return "nothing where the limit is meant; else raise it (nvidia-smi -pl and -rac, amd-smi set)"
+    if "thermal" in reason or "thrm" in reason:
+        return _COOLING
+    if "power" in reason or reason.startswith("ppt"):
+        return "look at the power supply of that host, and at the power limit of its rack"
+    return "ask the vendor's tool on that host for the cause (nvidia-smi -q -d PERFORMANCE, amd-smi metric)"
 
 
 def _beside(loads: Sequence[HostLoad], limits: Limits) -> list[RunWarning]:
@@ -153,7 +163,8 @@ def _beside(loads: Sequence[HostLoad], limits: Limits) -> list[RunWarning]:
             f"{_percent(worst.others)} of its processor time in the window (this run {_percent(worst.own)}), most at "
             f"{worst.most_at[0]:.0f}–{worst.most_at[1]:.0f} s with {_percent(worst.most_others)}"
         )
-        found.append(RunWarning(text, "warning"))
+        remedy = "end the other programs, or ask the scheduler for whole nodes (sbatch --exclusive), and run again"
+        found.append(RunWarning(text, "warning", remedy))
     robbed = [one for one in loads if one.stolen > limits.stolen_share]
     if robbed:
         worst = max(robbed, key=lambda one: one.stolen)
@@ -161,7 +172,7 @@ def _beside(loads: Sequence[HostLoad], limits: Limits) -> list[RunWarning]:
             f"the hypervisor gave processor time of {_hosts(robbed, loads)} to other machines (steal); worst "
             f"{worst.host!r}, {_percent(worst.stolen)} of it in the window"
         )
-        found.append(RunWarning(text, "warning"))
+        found.append(RunWarning(text, "warning", "run on a machine whose processors are not shared, and run again"))
     return found
 
 
@@ -176,7 +187,8 @@ def _foreign(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
     first_at, first = min(shared, key=lambda pair: pair[0])
     names = ", ".join(sorted(first.foreign or {})[:MOST_NAMED])
     text = f"{_of(shared, accelerators)} computed for other programs too; first {_name(first)}, at {first_at:.0f} s: {names}"
-    return [RunWarning(text, "warning")]
+    remedy = "end them, or have accelerators to yourself (sbatch --exclusive; compute mode exclusive), and run again"
+    return [RunWarning(text, "warning", remedy)]
 
 
 def _hot(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
@@ -186,7 +198,7 @@ def _hot(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWar
         return []
     celsius, worst = max(hot, key=lambda pair: pair[0])
     text = f"{_of(hot, accelerators)} reached {limits.hot_celsius:.0f} °C; hottest {_name(worst)}, {celsius:.0f} °C"
-    return [RunWarning(text, "warning")]
+    return [RunWarning(text, "warning", _COOLING)]
 
 
 def _idle(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
@@ -196,7 +208,8 @@ def _idle(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWa
         return []
     mean, worst = min(idle, key=lambda pair: pair[0])
     text = f"{_of(idle, accelerators)} sat idle; least used {_name(worst)}, mean utilisation {_percent(mean)}"
-    return [RunWarning(text, "warning")]
+    remedy = "see what its worker did (Workers over time); where it trained, what held it up (Where the time went)"
+    return [RunWarning(text, "warning", remedy)]
 
 
 def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
@@ -212,7 +225,7 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list
             text = (
                 f"power limits of {model or 'accelerators'} differ: {len(fewer)} of {len(capped)} below {most[0]:.0f} W"
             )
-            found.append(RunWarning(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "warning"))
+            found.append(RunWarning(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "warning", _ONE_LIMIT))
     return found
 
 
@@ -242,6 +255,7 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits
             f"recorders that died before their workers ended: {len(ended)} of {len(worked_until)}; worst that of worker "
             f"{worker}: {heard}, while its worker worked until {worked:.0f} s",
             "warning",
+            "look in the kernel's log of that worker's host for what ended the recorder (dmesg: the OOM killer)",
         ),
     )
 
@@ -252,7 +266,10 @@ def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> 
     for one in damaged:
         others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""
         where = f"line {one.line} of {one.file}" if one.line else one.file
-        found.append(RunWarning(f"{what} damaged: {where}{others} left out of every figure ({one.why})", "warning"))
+        text = f"{what} damaged: {where}{others} left out of every figure ({one.why})"
+        found.append(
+            RunWarning(text, "warning", "restore the file from a copy, where there is one; no score depends on it")
+        )
     return found
 
 
@@ -264,12 +281,13 @@ def _unmeasured(telemetry: Telemetry, limits: Limits) -> list[RunWarning]:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in first.not_sampled.items())
         text = f"accelerators of {len(blind)} of {len(telemetry.workers)} workers not measured"
         where = f"worker {first.worker} on {first.host!r}"
-        found.append(RunWarning(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note"))
+        remedy = "install there what the sampler lacks (docs/telemetry.md)"
+        found.append(RunWarning(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note", remedy))
     length = telemetry.window[1] - telemetry.window[0]
     present = [one for one in telemetry.accelerators if one.gone_at is None]
     partly = [one for one in present if one.seconds_missing > limits.missing_share * length]
     if partly:
         worst = max(partly, key=lambda one: one.seconds_missing)
         text = f"{_of(partly, telemetry.accelerators)} not measured all the time; worst {_name(worst)}"
-        found.append(RunWarning(f"{text}, {worst.seconds_missing:.0f} of {length:.0f} s missing", "note"))
+        found.append(RunWarning(f"{text}, {worst.seconds_missing:.0f} of {length:.0f} s missing", "note", _GAPS))
     return found

@@ -83,8 +83,8 @@ def read_lines(path: Path) -> Lines:
         return Lines(work_log, "", reading.examined, False, _closed(reading, checks))
     rates.look(work_log)
     end = reader.reading
-    if end.torn:
-        reading.not_checked = f"a torn last line of {len(end.torn)} bytes, as a killed driver leaves it: it is no event"
+    if end.warning is not None:
+        reading.not_checked = end.warning.text
     return Lines(work_log, end.chain.decode(), reading.examined, True, _closed(reading, checks))
 
 

@@ -51,7 +51,7 @@ def test_a_window_without_length_has_no_score_and_says_so() -> None:
 
     assert found.flops_per_second is None and found.regulated_flops_per_second is None
     assert found.window_seconds == 0 and not found.valid
-    assert any("warm-up" in warning for warning in found.warnings)
+    assert any("warm-up" in warning.text for warning in found.warnings)
 
 
 def test_an_epoch_done_again_after_a_loss_counts_once_and_its_first_part_is_wasted() -> None:
@@ -118,7 +118,7 @@ def test_the_time_a_killed_driver_was_down_stays_in_the_denominator() -> None:
     found = score(work_log(run))
 
     assert found.flops_per_second == 2 * (100 * 300 + 50 * 90) / 90
-    assert any("down for 40 s" in warning for warning in found.warnings)
+    assert any("down for 40 s" in warning.text for warning in found.warnings)
 
 
 def test_proposals_that_never_came_are_a_warning_and_those_that_were_refused_are_none() -> None:
@@ -127,15 +127,15 @@ def test_proposals_that_never_came_are_a_warning_and_those_that_were_refused_are
 
     found = score(work_log(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
 
-    assert [warning for warning in found.warnings if "never came: 2 (their generator died" in warning]
-    assert not any("never came" in warning for warning in score(work_log(one_trial(refused, ended()))).warnings)
+    assert [warning for warning in found.warnings if "never came: 2 (their generator died" in warning.text]
+    assert not any("never came" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings)
 
 
 def test_a_wall_clock_that_stepped_back_is_a_warning_and_shortens_nothing() -> None:
     found = score(work_log(one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())))
 
     assert found.window_seconds == 90
-    assert any("12.5 s" in warning for warning in found.warnings)
+    assert any("12.5 s" in warning.text for warning in found.warnings)
 
 
 def test_the_error_is_never_below_half_an_image_and_undefined_before_an_evaluation() -> None:
@@ -282,5 +282,5 @@ def test_a_run_in_which_no_trial_of_the_starting_network_came_to_its_end_says_so
     failed = one_trial(TrialFailed(at=9, trial=0, reason="out of memory even at batch 4"), ended())
     done = one_trial(evaluated(0, 8, 0.5), finished(0, 9, 0.5), ended())
 
-    assert untrained in score(work_log(failed)).warnings
-    assert untrained not in score(work_log(done)).warnings
+    assert untrained in [warning.text for warning in score(work_log(failed)).warnings]
+    assert untrained not in [warning.text for warning in score(work_log(done)).warnings]

@@ -62,6 +62,7 @@ def test_a_run_that_keeps_all_rules_is_valid_by_words_json_and_status(aiperf: Us
         "is_valid": True,
         "rules": {"length": "kept"},
         "breaches": [],
+        "warnings": [],
     }
 
 

@@ -86,7 +86,8 @@ def test_json_keeps_its_contract(aiperf: User, tmp_path: Path) -> None:
 
     assert found.keys() == CONTRACT
     assert found["interval_method"] == 2
-    assert found["warnings"] == ["56% of accelerator time idle"]
+    assert [each["text"] for each in found["warnings"] if "idle" in each["text"]] == ["56 % of accelerator time idle"]
+    assert all(each["remedy"] for each in found["warnings"])
 
 
 def test_a_line_names_the_largest_losses_and_json_has_all_of_them_down_to_the_score(
@@ -149,7 +150,7 @@ def test_what_is_not_defined_is_null_and_never_zero(aiperf: User, tmp_path: Path
     undefined = ("flops_per_second", "flops_per_second_interval", "regulated_flops_per_second", "error", "busy_share")
     assert [found[name] for name in undefined] == [None] * 5
     assert found["valid"] is False
-    assert any("has not ended" in warning for warning in found["warnings"])
+    assert any("has not ended" in warning["text"] for warning in found["warnings"])
 
 
 def test_a_person_reads_the_same_figures_with_their_units(aiperf: User, tmp_path: Path) -> None:
@@ -160,6 +161,14 @@ def test_a_person_reads_the_same_figures_with_their_units(aiperf: User, tmp_path
     assert "600 FLOPS" in shown
     assert "10.00 %" in shown
     assert "warning: " in shown
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_the_exit_status_tells_a_valid_score_from_none(aiperf: User, tmp_path: Path, words: tuple[str, ...]) -> None:
+    whole_run(tmp_path)
+    write_run(tmp_path / "runs" / "young", [started(), joined()])
+
+    assert (aiperf("score", "whole", *words).status, aiperf("score", "young", *words).status) == (0, 1)
 
 
 def test_a_folder_without_a_run_is_named(aiperf: User) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from aiperf.cli.arguments import VERBS
+from aiperf.cli.program import program
 from aiperf.config import GROUPS, choices, configure, name_of_choice, option_names, schemas_of_parts
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import first_event, make_plan
@@ -16,9 +18,11 @@ from aiperf.planning.this_machine import this_machine
 from aiperf.simulate.incarnations import drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.system.describe import describe, versions
+from cluster.place import Submission
 from cluster.simulated import SimulatedConf
+from cluster.slurm import SlurmConf
 from tests.cli.user import User, write_run
-from tests.journals import ended, started
+from tests.journals import ended, joined, started
 
 TINY = (
     "+cluster=simulated",
@@ -287,3 +291,20 @@ def test_a_run_whose_time_is_over_cannot_be_resumed(aiperf: User, tmp_path: Path
     assert answer.status == 2
     assert "ended after its 180 s" in answer.err
     assert journal.read_bytes() == before
+
+
+@pytest.mark.parametrize("called", ["aiperf-cluster", "python -m aiperf"])
+def test_what_is_told_to_be_typed_begins_as_what_was_typed(
+    aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [f"/usr/bin/{called}" if called == "aiperf-cluster" else "/x/aiperf/__main__.py"])
+    write_run(tmp_path / "runs" / "young", [started(), joined()])
+    submission = Submission("aiperf-x", tmp_path / "x", [], 60.0, "/usr/bin/python3", tmp_path, program=program())
+
+    told = [aiperf(*words).out for words in (["score", "young"], ["check", "young", "--division", "quick"])]
+
+    assert all(called in text for text in told)
+    assert called == "python -m aiperf" or not any("python -m aiperf" in text for text in told)
+    job = SlurmConf(nodes=2).job(submission)
+    assert job.how_to_look == f"{called} status {tmp_path / 'x'}"
+    assert f"# Written by: {called} " in job.script

@@ -21,7 +21,7 @@ def test_helpers_that_died_are_a_warning_that_names_workers_and_effect() -> None
         events.append(event)
 
     assert events[0] == HelperLost(at=0.0, worker=0, helper="recorder", reason="ended by SIGKILL")
-    warnings = score(work_log([started(), joined(0), joined(1), *events])).warnings
+    warnings = [each.text for each in score(work_log([started(), joined(0), joined(1), *events])).warnings]
     assert "recorders that died and were replaced: 3, of worker 0, 1; samples are missing" in warnings
     assert any("generators that died and were replaced: 1, of worker 1;" in warning for warning in warnings)
 

@@ -99,7 +99,7 @@ def test_a_rollback_stands_in_the_journal_and_beside_the_score(tmp_path: Path) -
 
     assert line.rolled_back_lines == 3 and line.cut_sha256
     assert kept.rollbacks == [(60.0, 3)]
-    assert any("rolled back at 60 s: 3 lines" in warning for warning in score(kept).warnings)
+    assert any("rolled back at 60 s: 3 lines" in warning.text for warning in score(kept).warnings)
 
 
 def test_a_torn_line_is_dropped_without_being_called_a_rollback(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_on_the_same_boot_a_wall_clock_that_was_set_changes_nothing_but_is_told(
     assert (line.at, line.down_seconds) == (60.0, 30.0)
     assert line.clock_stepped_forward_seconds - line.clock_stepped_back_seconds == step
     found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
-    told = [warning for warning in found.warnings if "wall clock stepped" in warning]
+    told = [warning.text for warning in found.warnings if "wall clock stepped" in warning.text]
     assert len(told) == (step != 0)
     assert all(("forward" if step > 0 else "back") in warning for warning in told)
 
@@ -392,7 +392,7 @@ def test_a_clock_that_is_kept_right_by_less_than_a_second_is_no_warning() -> Non
 
     found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
 
-    assert not any("wall clock" in warning for warning in found.warnings)
+    assert not any("wall clock" in warning.text for warning in found.warnings)
 
 
 def test_this_host_tells_its_boot_and_the_drivers_clock_goes_by_it() -> None:

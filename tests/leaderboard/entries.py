@@ -45,6 +45,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "rules_heading": "",
         "rules_not_met": (),
         "warnings": (),
+        "torn": None,
         "announcement": None,
         "announced": None,
     }

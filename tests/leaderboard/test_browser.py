@@ -17,7 +17,7 @@ from aiperf.leaderboard.leaderboard import Unread, leaderboard
 from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.page import page
 from aiperf.ranking.breaches import Breach
-from aiperf.system.telemetry import RunWarning
+from aiperf.run_warning import RunWarning
 from tests.leaderboard.entries import QUICK, RANKED, entry
 from tests.leaderboard.runs import HOSTILE
 from tests.report import browser as chromium
@@ -55,9 +55,10 @@ def _run(at: int, chance: random.Random) -> Entry:
         "availability": chance.uniform(0.9, 1.0),
         "breaches": () if benchmark == RANKED else (rule,),
         "rules_not_met": () if benchmark == RANKED else (f"{rule.rule}; found: {rule.found}",),
-        "warnings": (RunWarning("3 of 64 workers were lost", "critical"), RunWarning("no power was sampled", "note"))[
-            : at % 3
-        ],
+        "warnings": (
+            RunWarning("3 of 64 workers were lost", "critical", "look"),
+            RunWarning("no power", "note", "sample it"),
+        )[: at % 3],
         "system": f"System {chance.choice(HOSTILE)} {at}" if at % 13 == 5 else None,
         "site": "Centre of Computing" if at % 4 == 1 else None,
         "folder": f"runs/{at}",

@@ -23,7 +23,7 @@ from aiperf.leaderboard.metric import METRICS, metric
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.terminal import lines
 from aiperf.plain import plain
-from aiperf.system.telemetry import RunWarning
+from aiperf.run_warning import RunWarning
 from tests.leaderboard.entries import QUICK, entry
 from tests.leaderboard.runs import FORMULA, HOSTILE, LONG, SCRIPT
 
@@ -68,7 +68,7 @@ def test_no_text_of_a_journal_becomes_a_tag_wherever_it_stands() -> None:
     texts: dict[str, Any] = dict.fromkeys(
         ("system", "site", "release", "peak_source", "config_hash", "rules_heading"), SCRIPT
     )
-    texts |= {"rules_not_met": (SCRIPT,), "warnings": (RunWarning(SCRIPT, "warning"),)}
+    texts |= {"rules_not_met": (SCRIPT,), "warnings": (RunWarning(SCRIPT, "warning", SCRIPT),)}
     texts |= {"accelerators": (Accelerators(SCRIPT, 8),), "power": Power(1.0, 1.0, SCRIPT, 1)}
     other = replace(QUICK, options=((SCRIPT, SCRIPT),), dataset=SCRIPT, start=SCRIPT)
     runs = [

@@ -179,9 +179,9 @@ def test_workers_with_other_ranks_than_planned_are_a_warning() -> None:
     first = started(shape=msgspec.structs.replace(shape(host(40, 40), 2), ranks=2))
 
     assert not any(
-        "planned" in warning or "plan was made" in warning for warning in score(work_log([first, joined(0)])).warnings
+        "planned" in each.text or "plan was made" in each.text for each in score(work_log([first, joined(0)])).warnings
     )
-    warnings = score(work_log([first, joined(0), joined(1, ranks=1)])).warnings
+    warnings = [each.text for each in score(work_log([first, joined(0), joined(1, ranks=1)])).warnings]
     assert "the plan was made for workers of 2 ranks; 1 of 2 had 1" in warnings
 
 

@@ -82,7 +82,7 @@ def test_a_real_run_of_every_release_writes_what_the_schema_says(journal: Path, 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("version",), 2),
+        (("version",), 1),
         (("schema",), "another"),
         (("score", "flops_per_second"), "many"),
         (("trials", 0, "number"), None),

@@ -100,9 +100,9 @@ def test_both_stand_as_warnings_beside_the_score() -> None:
     lost = CheckpointNotWritten(at=journal[-1].at, trial=0, attempt=1, epoch=3, reason="No space left")
     skipped = ImagesSkipped(at=journal[-1].at, worker=0, images=1, files=dict(files(7)))
 
-    told = set(score(work_log([*journal, lost, skipped])).warnings) - set(score(work_log(journal)).warnings)
+    new = set(score(work_log([*journal, lost, skipped])).warnings) - set(score(work_log(journal)).warnings)
 
-    assert told == {
+    assert {warning.text for warning in new} == {
         "checkpoints that could not be written: 1; first of trial 0 after epoch 3: No space left",
         "corrupt images left out: 1; first '7.jpg': premature end",
     }

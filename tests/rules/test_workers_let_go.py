@@ -49,7 +49,7 @@ def test_a_start_that_failed_changes_nothing_but_is_written_down_and_is_a_warnin
 
     assert isinstance(event, WorkerNotStarted) and (event.at, event.host, event.failures) == (3.0, "10.0.0.7", 2)
     assert (dict(run.workers), dict(run.idle), run.next_worker) == before
-    warnings = score(work_log([started(), joined(0), event])).warnings
+    warnings = [each.text for each in score(work_log([started(), joined(0), event])).warnings]
     assert any(
         "starts of workers that failed: 1" in warning and "10.0.0.7: no data set" in warning for warning in warnings
     )

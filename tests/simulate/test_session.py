@@ -115,7 +115,7 @@ def test_a_simulated_run_is_scored_with_its_warning_beside_the_number(tmp_path: 
     assert isinstance(conf.cluster, SimulatedConf)
     assert scored.valid and scored.flops_per_second is not None
     assert 0.85 < scored.flops_per_second / (conf.cluster.flops * 24) < 1.05
-    assert any("simulated" in warning for warning in scored.warnings)
+    assert any("simulated" in warning.text for warning in scored.warnings)
 
 
 def test_what_faults_cost_stands_in_the_time_breakdown_line_by_line(tmp_path: Path) -> None:
@@ -160,7 +160,9 @@ def test_a_disk_that_is_really_full_ends_a_simulated_run_which_is_not_told_to_re
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
     try:
-        with pytest.raises(JournalNotWritten, match="Make room, then: simulate it again, from its beginning") as stopped:
+        with pytest.raises(
+            JournalNotWritten, match="Make room, then: simulate it again, from its beginning"
+        ) as stopped:
             drive(world_of(opening), opening.first, tmp_path / NAME)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

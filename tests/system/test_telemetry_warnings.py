@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from aiperf.system.warnings import RunWarning
+from aiperf.run_warning import RunWarning
 from benchmarks import telemetry_warnings
 from benchmarks.telemetry_warnings import PLANTED, unanswered
 
@@ -16,9 +16,9 @@ def test_a_report_without_warnings_misses_every_fault() -> None:
 
 
 def test_a_warning_of_a_healthy_accelerator_is_a_problem() -> None:
-    rightly = unanswered([RunWarning(HOT.format(index=2), "warning")])
-    wrongly = unanswered([RunWarning(HOT.format(index=3), "warning")])
-    invented = unanswered([RunWarning("3 of 39 accelerators melted", "critical")])
+    rightly = unanswered([RunWarning(HOT.format(index=2), "warning", "cool it")])
+    wrongly = unanswered([RunWarning(HOT.format(index=3), "warning", "cool it")])
+    invented = unanswered([RunWarning("3 of 39 accelerators melted", "critical", "cool it")])
 
     assert len(rightly) == len(PLANTED) - 1
     assert len(wrongly) == len(PLANTED) and any("healthy accelerator" in problem for problem in wrongly)

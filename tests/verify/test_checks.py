@@ -6,6 +6,7 @@ Journals are a recorded real run's, edited and chained anew. Other kinds of forg
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -161,7 +162,7 @@ def test_a_warm_up_that_was_moved_into_intervals_that_nobody_ended_for_it_is_a_c
 def test_a_report_that_was_not_made_of_its_journal_is_a_contradiction(tmp_path: Path) -> None:
     run = write(tmp_path, copy.deepcopy(REAL))
     figures = gather(read(run)).score
-    score = {name: getattr(figures, name) for name in figures.__dataclass_fields__}
+    score = dataclasses.asdict(figures)
     (run / "report.json").write_text(json.dumps({"score": score}))
     assert verify(run, sample=0).findings == ()
 

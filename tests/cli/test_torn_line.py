@@ -1,0 +1,64 @@
+"""A journal whose last line was torn: every verb that reads it says so, in the same words, for programs too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aiperf.journal.journal import NAME, read, torn_warning
+from aiperf.leaderboard import json_file, terminal
+from aiperf.leaderboard.entry import Entry
+from aiperf.leaderboard.leaderboard import leaderboard
+from aiperf.leaderboard.markdown import markdown
+from aiperf.leaderboard.metric import metric
+from aiperf.leaderboard.page import page
+from aiperf.leaderboard.reading import read_entry
+from tests.cli.test_score import whole_run
+from tests.cli.user import User
+
+TORN = b'{"kind":"Progress","at":99.5'
+SAID = "the journal's last line is torn after 28 bytes and was dropped"
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    folder = whole_run(tmp_path)
+    with (folder / NAME).open("ab") as journal:
+        journal.write(TORN)
+    return folder
+
+
+@pytest.mark.parametrize("verb", ["score", "check", "status", "verify", "compare"])
+def test_a_verb_says_once_that_a_line_was_dropped_to_people_and_to_programs(
+    aiperf: User, torn: Path, verb: str
+) -> None:
+    words = [verb, str(torn)]
+    if verb == "compare":
+        shutil.copytree(torn, torn.parent / "other")
+        (torn.parent / "other" / NAME).write_bytes((torn / NAME).read_bytes()[: -len(TORN)])
+        words.append(str(torn.parent / "other"))
+
+    told, document = aiperf(*words), aiperf(*words, "--json")
+
+    assert " ".join(told.out.split()).count(SAID) == 1, told
+    assert SAID in json.dumps(json.loads(document.out)), document
+
+
+def test_a_list_of_runs_says_that_a_line_was_dropped_in_each_of_its_forms(torn: Path) -> None:
+    entry = read_entry(torn)
+    assert isinstance(entry, Entry)
+    found = leaderboard([entry], [], metric("score"))
+
+    forms = ("\n".join(terminal.lines(found)), json_file.json_text(found), markdown(found), page(found))
+
+    assert all(SAID.replace("'", "’") in form.replace("&#x27;", "'").replace("'", "’") for form in forms)
+
+
+def test_a_whole_journal_has_no_such_warning(tmp_path: Path) -> None:
+    reader = read(whole_run(tmp_path))
+
+    assert list(reader) and reader.reading.warning is None
+    assert torn_warning(0, 12) is None

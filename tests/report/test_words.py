@@ -1,0 +1,157 @@
+"""Words of a report that a reader compares pages by: the head, MFU, the error's floor, trials at the end, warnings, options."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiperf.journal.events import AnyEvent
+from aiperf.report import head, words
+from aiperf.report.document import with_code
+from aiperf.report.facts import Hardware
+from aiperf.report.figure import Picture
+from aiperf.report.gather import gather
+from aiperf.report.html import SECTIONS, page
+from aiperf.report.plots.search import accuracy_against_operations
+from aiperf.report.text import closing_lines
+from aiperf.run_warning import RunWarning
+from tests.journals import (
+    begun,
+    ended,
+    evaluated,
+    finished,
+    interval,
+    joined,
+    one_trial,
+    positioned,
+    proposed,
+    requested,
+    started,
+)
+from tests.report.journals import Shape, invented
+from tests.report.test_written import Parsed
+
+GPU = "NVIDIA A100-SXM4-80GB"
+NOTHING = [Picture(name, name, "", "", None, None, "Nothing.") for name, _ in SECTIONS]
+"""What a page shows where nothing was drawn: its words are what is looked at."""
+REPORT = gather(invented(Shape(duration=40.0, warmup=10.0)))
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        (Hardware((GPU,), 8, True, 1, ("bf16",), ("horovod (nccl)",)), f"8 × {GPU} on 1 host · bf16 · horovod (nccl)"),
+        (Hardware(("EPYC",), 1, False, 2, ("fp32",), ("gloo",)), "1 process on EPYC, 2 hosts · fp32 · gloo"),
+        (Hardware(("EPYC",), 2, False, 1, (), ("gloo",)), "2 processes on EPYC, 1 host · no precision known · gloo"),
+        (
+            Hardware(("simulated",), 32768, False, 4096, (), ()),
+            "32\u202f768 simulated accelerators on 4\u202f096 hosts",
+        ),
+        (Hardware((), 0, False, 0, (), ()), "no worker came up"),
+    ],
+)
+def test_the_head_says_the_machine_its_count_precision_and_collective(there: Hardware, told: str) -> None:
+    assert head.hardware(there) == told
+
+
+def test_the_head_of_a_page_says_machine_benchmark_run_and_release_in_this_order() -> None:
+    told = dict(head.lines(REPORT))
+
+    assert list(told) == ["Machine", "Benchmark", "Run", "Release"]
+    assert told["Machine"] == "2 processes on AMD EPYC 9R14, 1 host · fp32 · horovod 0.28.1 (gloo)"
+    assert told["Benchmark"].startswith(
+        "digits, 8×8×1, 10 classes · starts at digits_small · 40 s, of it 10 s of warm-up"
+    )
+    assert "0.1.0" in told["Release"]
+
+
+def test_mfu_names_its_peak_per_rank_and_the_ranks_beside_the_score() -> None:
+    used = replace(REPORT.utilisation, mfu=0.41, peak_flops=312e12, peak_source=f"dense peak of {GPU} in bf16")
+    report = replace(REPORT, utilisation=used)
+
+    shown = " ".join(Parsed(page(report, NOTHING, NOTHING[0])).text)
+
+    assert words.peak(report) == "312 TFLOPS per rank × 2"
+    assert "of 312 TFLOPS per rank × 2: dense peak" in shown and "41.0 %" in shown
+    assert words.peak(replace(REPORT, utilisation=replace(used, peak_flops=None))) is None
+
+
+@given(images=st.integers(1, 10**6), wrong=st.integers(0, 10**6))
+def test_an_error_is_a_bound_exactly_where_no_image_was_classified_wrongly(images: int, wrong: int) -> None:
+    wrong = min(wrong, images)
+    run = replace(REPORT.run, dataset={"validation_images": images})
+
+    told = words.error_of(max(wrong / images, 1 / (2 * images)), run)
+
+    assert told.startswith("≤ ") == told.endswith(" images)") == (wrong == 0)
+
+
+def test_the_floor_of_the_error_is_told_with_its_images() -> None:
+    assert words.error_of(1 / 720, REPORT.run) == "≤ 0.14 % (no error in 360 images)"
+
+
+def test_at_the_end_a_trial_in_training_was_cut_off_and_one_that_waited_never_started() -> None:
+    # the first trial is being trained; the second was proposed, and no worker took it
+    events: list[AnyEvent] = [
+        started(),
+        joined(),
+        requested(0),
+        proposed(0),
+        begun(0, 2.0),
+        interval(0, 5.0, 15.0, 100, busy=10.0),
+        requested(1),
+        proposed(1),
+    ]
+
+    over, going = (gather(positioned([*events, *last])).trials for last in ([ended()], []))
+
+    assert [trial.outcome for trial in over] == ["cut off", "never started"]
+    assert [trial.outcome for trial in going] == ["training", "waiting"]
+
+
+def test_a_warning_without_something_to_do_cannot_be_made() -> None:
+    with pytest.raises(AssertionError, match="what to do"):
+        RunWarning("a disk is slow", "note", "")
+
+
+def test_each_warning_says_what_to_do_in_the_terminal_and_on_the_page() -> None:
+    report = gather(invented(Shape(duration=40.0, warmup=10.0, workers=2, lose_worker_at=20.0, ends="interrupted")))
+    lines = list(closing_lines(report))
+    shown = page(report, NOTHING, NOTHING[0])
+
+    assert len(report.warnings) >= 3
+    for warning in report.warnings:
+        below = lines.index(f"  {warning.severity}: {warning.text}") + 1
+        assert lines[below] == f"    to do: {warning.remedy}"
+        assert f'<span class="remedy">To do: {with_code(warning.remedy)}</span>' in shown
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("to fix it: batch.default=448", "to fix it: <code>batch.default=448</code>"),
+        (
+            "schedule.epochs=[6,9,12,15], start=x; next",
+            "<code>schedule.epochs=[6,9,12,15]</code>, <code>start=x</code>; next",
+        ),
+        ("leave limits.trials out", "leave <code>limits.trials</code> out"),
+        ("telemetry/0.jsonl, docs/telemetry.md, 3 < 4", "telemetry/0.jsonl, docs/telemetry.md, 3 &lt; 4"),
+        ("searcher=<b>", "<code>searcher=&lt;b&gt;</code>"),
+    ],
+)
+def test_options_are_set_as_code_and_all_else_as_text(told: str, shown: str) -> None:
+    assert with_code(told) == shown
+
+
+def test_a_plot_of_one_trial_asks_for_no_axis_without_length() -> None:
+    run = one_trial(interval(0, 5.0, 15.0, 100, busy=10.0), evaluated(0, 20.0, 0.9), finished(0, 20.0, 0.9), ended())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn = accuracy_against_operations(gather(run))
+
+    assert drawn.png is not None

@@ -242,7 +242,7 @@ def _told(work_log: WorkLog, inside: Window, busy: float | None) -> Iterator[tup
     assert work_log.started is not None
     run, declared = work_log.started.run, work_log.started.duration_seconds
     if work_log.started.simulated:
-        yield "simulated: no work was done", "take it for a rehearsal: a score comes of a real run"
+        yield "simulated: no work was done", "take it for a rehearsal: a score comes from a real run"
     if work_log.ended is None:
         yield (
             "the run has not ended: figures up to the journal's last line",

@@ -105,7 +105,7 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
         **ring,
     )
     axes.margins(x=0.06)
-    ticks = [tick for tick in ACCURACY_TICKS if low <= 1 - tick <= high]
+    ticks = _apart([tick for tick in ACCURACY_TICKS if low <= 1 - tick <= high], low, high)
     if len(ticks) < 2:  # accuracies close together: four even steps of the axis
         ticks = [1 - float(error) for error in np.geomspace(low, high, 6)[1:-1]]
     axes.set_yticks([1 - tick for tick in ticks], [f"{100 * tick:.4g} %" for tick in ticks])
@@ -125,6 +125,19 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
             Line2D([], [], marker="o", markersize=9, label=f"best: trial {best.number}", **ring),
         ],
     )
+
+
+MOST_TICKS = 14
+"""Whose labels find room beside an axis, one above the other."""
+
+
+def _apart(ticks: Sequence[float], low: float, high: float) -> list[float]:
+    """Those whose labels do not touch, on an axis of errors from `low` to `high`; of two the better accuracy."""
+    kept: list[float] = []
+    for tick in reversed(ticks):
+        if not kept or np.log((1 - tick) / (1 - kept[-1])) >= np.log(high / low) / MOST_TICKS:
+            kept.append(tick)
+    return kept[::-1]
 
 
 def _room_for(errors: npt.NDArray[np.float64]) -> tuple[float, float]:

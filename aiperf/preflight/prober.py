@@ -57,7 +57,7 @@ class Prober:
         self._pipe, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "aiperf.preflight.probe_process", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "aiperf.preflight.probe_process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -27,7 +27,7 @@ def measured_again(ranks: int, threads: int, precision: str, seconds: float) -> 
         "MKL_NUM_THREADS": str(threads),
         "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
-    command = [sys.executable, "-m", "aiperf.train.peak_again", precision, str(threads)]
+    command = [sys.executable, "-P", "-m", "aiperf.train.peak_again", precision, str(threads)]
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) for _ in range(ranks)
     ]

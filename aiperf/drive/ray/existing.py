@@ -10,7 +10,7 @@ import ray
 
 from aiperf.drive.ray.demand import asked_for
 from aiperf.drive.ray.head import await_nodes
-from aiperf.drive.ray.started_ray import named_if_not_started, read_environment_anew
+from aiperf.drive.ray.started_ray import named_if_not_started, read_environment_anew, without_working_folder
 from cluster.place import Existing
 
 _REMEDY = "Run this on the head of that Ray, with its token in RAY_AUTH_TOKEN, or RAY_AUTH_MODE=disabled where it asks for none"
@@ -27,7 +27,12 @@ def existing_ray(place: Existing) -> Iterator[None]:
     read_environment_anew()
     offence = f"the run joins a Ray that is there already; it could not at {place.address}"
     with named_if_not_started(offence, _REMEDY):
-        ray.init(address=place.address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=place.address,
+            job_config=without_working_folder(),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     try:
         with asked_for(place.demand):
             await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)

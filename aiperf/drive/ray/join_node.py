@@ -164,7 +164,7 @@ def _answers(head: HeadAddress) -> bool:
 
 
 def _command(head: HeadAddress, folder: Path) -> list[str]:
-    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+    start = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
     return [*start, f"--address={head.address}", f"--num-cpus={usable_processors()}", f"--temp-dir={folder}"]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aiperf import interrupts
+from aiperf import HOME, interrupts
 from aiperf.errors import RuntimeNotStarted
 from aiperf.system.control_groups import usable_processors
 
@@ -38,6 +38,7 @@ def started_ray(folder: Path, metrics_port: int | None = None, **options: Any) -
                 usual["_metrics_export_port"] = metrics_port
             ray.init(
                 address="local",
+                job_config=without_working_folder(),
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
@@ -48,6 +49,23 @@ def started_ray(folder: Path, metrics_port: int | None = None, **options: Any) -
         finally:
             Runtime.of_this_process().kill_if_lost()
             ray.shutdown()
+
+
+def without_working_folder() -> Any:
+    """What has a driver's workers look for modules where the driver's own packages lie, and not first of all in the folder in
+    which it was typed: whoever has a `cluster.py` or `searchers/` there does not mean them for this program."""
+    from ray.job_config import JobConfig
+
+    config = JobConfig()
+    config._py_driver_sys_path = _NoMore([HOME])
+    return config
+
+
+class _NoMore(list[str]):
+    """Folders to which none is added: ray.init adds the working folder to whatever it is given. (Ray 2.60)"""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Adds nothing."""
 
 
 def read_environment_anew() -> None:

@@ -39,7 +39,7 @@ class RankProcess:
         threads = str(setup.threads)
         with log.open("ab") as output, theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "aiperf.train.ranks.rank", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "aiperf.train.ranks.rank", str(theirs.fileno())],
                 pass_fds=[theirs.fileno(), *_listening(setup)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -48,8 +48,11 @@ def environment_of(pid: int) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def going(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Going]:
-    """A local run whose worker has two ranks, joined by Horovod where it is installed."""
+    """A local run whose worker has two ranks, joined by Horovod where it is installed. It is typed in a folder whose modules
+    are called as ours are and as libraries are: none of its processes may take them."""
     folder = tmp_path_factory.mktemp("open")
+    for module in ("conf", "cluster", "searchers", "morphism", "msgspec", "torch", "yaml"):
+        (folder / f"{module}.py").write_text("raise SystemExit('of another project')")
     mine = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     words = [
         "schedule.duration_seconds=900",

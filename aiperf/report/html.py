@@ -259,4 +259,9 @@ def _of_which_peak(report: Report) -> str:
     peak = words.peak(report)
     if peak is None or source is None:
         return "no peak is known"
-    return f"of {peak}: {'dense peak' if source.startswith('dense peak') else 'this host’s matrix product'}"
+    kinds = {
+        "dense": "dense peak",
+        "matrix": "this host’s matrix product",
+        "fastest": "the fastest host’s matrix product",
+    }
+    return f"of {peak}: {kinds[source.partition(' ')[0]]}"

@@ -68,12 +68,25 @@ def pauses(run: Collected) -> Real:
 
 
 def _peak(run: Collected) -> WorkerPeak | None:
-    """One peak for all workers and precisions, or none: a mean of unlike peaks would be nobody's utilisation."""
+    """One peak for all workers and precisions, or none: a mean of unlike peaks would be nobody's utilisation.
+
+    Processors of one model have one peak, though no two of them measure the same: the fastest, since a peak is what nothing
+    else disturbs.
+    """
     precisions = {preparation.precision for preparation in run.work_log.preparations}
     if len(precisions) != 1:
         return None
     precision = next((each for each in get_args(DataType) if each in precisions), None)
     if precision is None:
         return None
-    found = {worker_peak(joined.device, joined.machine, precision) for joined in run.workers.values()}
-    return found.pop() if len(found) == 1 else None
+    found = [worker_peak(joined.device, joined.machine, precision) for joined in run.workers.values()]
+    known = {one for one in found if one is not None}
+    if None in found or not known:
+        return None
+    if len(known) == 1:
+        return known.pop()
+    if len({joined.device for joined in run.workers.values()}) > 1 or not all(one.is_measured for one in known):
+        return None
+    fastest = max(one.flops for one in known)
+    source = f"fastest matrix product of those that {len(found)} workers measured in {precision}"
+    return WorkerPeak(fastest, source, is_measured=True)

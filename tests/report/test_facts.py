@@ -23,12 +23,14 @@ from aiperf.journal.events import (
     RunResumed,
     RunStarted,
     TrialFinished,
+    TrialPrepared,
     TrialProposed,
     TrialStarted,
     TunedBy,
+    WorkerJoined,
 )
 from aiperf.report import words
-from aiperf.report.facts import Proposals, Report
+from aiperf.report.facts import Proposals, Report, Utilisation
 from aiperf.report.gather import gather, thinned
 from aiperf.report.plots.waterfall import waterfall
 from aiperf.report.worker_timeline import busy_grid
@@ -197,6 +199,26 @@ def test_mfu_needs_a_known_peak() -> None:
     assert known.mfu is not None
     assert known.mfu == pytest.approx(known.tensor_flops / (known.accelerator_seconds * 312e12))
     assert known.mfu_busy is not None and known.mfu_busy > known.mfu
+
+
+def test_processors_of_one_model_are_held_to_the_fastest_matrix_product_that_any_of_them_measured() -> None:
+    def measured(*rates: float | None, last: str = "AMD EPYC 9R14") -> Utilisation:
+        events = many_workers(workers=3, trials_each=1)
+        places = [place for place, event in enumerate(events) if isinstance(event, WorkerJoined)]
+        (precision,) = {event.precision for event in events if isinstance(event, TrialPrepared)}
+        for place, rate, device in zip(places, rates, ("AMD EPYC 9R14", "AMD EPYC 9R14", last), strict=True):
+            event = events[place]
+            assert isinstance(event, WorkerJoined)
+            machine = event.machine | ({} if rate is None else {"measured_matmul_flops": {precision: rate}})
+            events[place] = msgspec.structs.replace(event, machine=machine, device=device)
+        return gather(events).utilisation
+
+    used = measured(1e11, 3e11, 2e11)
+    assert used.peak_flops == 3e11
+    assert used.peak_source is not None and "3 workers measured" in used.peak_source
+    assert measured(2e11, 2e11, 2e11).peak_flops == 2e11
+    assert measured(1e11, 3e11, None).peak_flops is None
+    assert measured(1e11, 3e11, 2e11, last="AMD EPYC 7R13").peak_flops is None
 
 
 def test_a_name_that_two_accelerators_share_has_mfu_by_their_compute_units() -> None:

@@ -35,13 +35,16 @@ processes' deadlines to keep. What works in the test's own process is none of th
 
 
 class OneRealAtATime(LoadScopeScheduling):  # type: ignore[misc]  # without stubs
-    """All tests of real processes go to one worker, in their order; each of the others goes to whichever is free.
+    """All tests of real processes go to one worker, in their order; the others go file by file to whichever is free.
+
+    A file's fixtures (a browser, a run that was simulated, a server) are so made once, not once in each worker. Files of many
+    tests go first, so that the last that are given out are short.
 
     (Groups by mark, `--dist loadgroup`, are not kept by xdist 3.8 with pytest 9.2: they ran on both workers at once.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "real processes" if nodeid.startswith(REAL_PROCESSES) else nodeid
+        return "real processes" if nodeid.startswith(REAL_PROCESSES) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -81,7 +81,8 @@ def drawn(draw: Callable[[Figure], object], name: str, height: float) -> tuple[s
         draw(figure)
         svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
-        figure.set_layout_engine("none")  # it is laid out already, and layout is the larger part of drawing
+        # It is laid out already, and layout is the larger part of drawing; "none" would still draw it once for nothing.
+        figure.set_layout_engine(None)
         figure.savefig(png, format="png", dpi=DPI, facecolor=palette.PAPER.light, metadata={"Software": None})
     return _without_prolog(svg.getvalue()), png.getvalue()
 

@@ -14,31 +14,36 @@ from aiperf.planning.plan import folder_of, make_folder
 from cluster.slurm import SlurmConf
 
 STARTED = """
-import sys
+import os, sys
 from pathlib import Path
 from aiperf.planning.plan import make_folder
-print("ready", flush=True)
-sys.stdin.readline()
-print(make_folder(Path(sys.argv[1])))
+
+there, come = os.pipe()
+waits, begins = os.pipe()
+children = []
+for _ in range(8):
+    child = os.fork()
+    if child == 0:
+        os.close(begins)
+        os.write(come, b".")
+        os.read(waits, 1)  # until nobody can write to it any more
+        os.write(1, f"{make_folder(Path(sys.argv[1]))}\\n".encode())
+        os._exit(0)
+    children.append(child)
+for _ in children:
+    os.read(there, 1)
+os.close(begins)  # all are waiting for that
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
 """
+"""Eight forks of a process that has imported all they need."""
 
 
 def test_eight_processes_that_start_at_once_get_eight_folders(tmp_path: Path) -> None:
     wanted = tmp_path / "runs" / "20261122-120000-digits"
-    starts = [
-        subprocess.Popen(
-            [sys.executable, "-c", STARTED, wanted], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(8)
-    ]
-    for start in starts:
-        assert start.stdout is not None and start.stdout.readline() == "ready\n"
-    for start in starts:  # all are waiting for the word
-        assert start.stdin is not None
-        start.stdin.write("go\n")
-        start.stdin.flush()
-    made = {start.communicate(timeout=60)[0].strip() for start in starts}
 
+    answer = subprocess.run([sys.executable, "-c", STARTED, wanted], stdout=subprocess.PIPE, text=True, check=True)
+
+    made = set(answer.stdout.splitlines())
     assert made == {str(wanted), *(f"{wanted}.{number}" for number in range(2, 9))}
     assert {str(path) for path in wanted.parent.iterdir()} == made
 

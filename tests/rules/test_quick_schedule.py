@@ -25,7 +25,7 @@ ROUNDS = st.lists(st.integers(1, 200), min_size=1, max_size=4).map(sorted)
 
 
 @given(ROUNDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_whatever_its_rounds_the_learning_rate_of_the_quick_schedule_ends_with_the_last(rounds: list[int]) -> None:
     conf = configure([f"schedule.epochs={rounds}".replace(" ", "")])
 

@@ -1,6 +1,8 @@
 """What all tests share."""
 
 import signal
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +17,32 @@ settings.load_profile("aiperf")
 # goes on ignoring what it was begun to ignore: tests that press Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+FIGURES_ARE_LOOKED_AT = ("tests/report/",)
+"""Tests for which matplotlib renders a report's figures. A report takes a second of a processor with them, and hardly any
+without; whatever else writes one (a run that ends, a submission, a comparison) looks at its words."""
+UNRENDERED = {
+    "svg": '<svg xmlns="http://www.w3.org/2000/svg" width="8pt" height="8pt" viewBox="0 0 8 8"></svg>',
+    "png": b"\x89PNG\r\n\x1a\n",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _figures_are_rendered_where_they_are_looked_at(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Elsewhere all of our own code that draws them runs, and the last step alone is left out. (What is run as a process of its
+    own renders them; so does a test that is run by itself and loads matplotlib only then.)"""
+    drawing = sys.modules.get("aiperf.report.figure")
+    if drawing is None or request.node.nodeid.startswith(FIGURES_ARE_LOOKED_AT):
+        yield
+        return
+
+    def write(self: object, file: Any, *, format: str, **_: object) -> None:
+        file.write(UNRENDERED[format])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "Figure", type("Unrendered", (drawing.Figure,), {"savefig": write}))
+        yield
+
 
 REAL_PROCESSES = (
     "tests/cluster/test_elastic",

@@ -104,7 +104,10 @@ def journey(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def travelled(begin: Begin, chooser: random.Random) -> Journey:
-    quick = ("batch.smallest=16", "batch.largest=32")  # with batches of 8 the epochs after tuning are most of the journey
+    quick = (
+        "batch.smallest=16",
+        "batch.largest=32",
+    )  # with batches of 8 the epochs after tuning are most of the journey
     run = begin(*SMALL, *quick, "schedule.duration_seconds=7200", f"limits.trials={TRIALS}")
     seen = run.until(some(EpochFinished, chooser.randint(1, 7)))
     time.sleep(chooser.uniform(0.0, 2.0))  # about two epochs: any point of an epoch, a checkpoint, a change of trials

@@ -89,6 +89,14 @@ def assert_same_work(there: list[AnyEvent], here: list[AnyEvent]) -> int:
     return both
 
 
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[AnyEvent, ...]]:
+    """The folder of a run of four workers, and the journal of one of three that follows it."""
+    folder = tmp_path_factory.mktemp("followed")
+    simulated(folder / "earlier", workers=4)
+    return folder / "earlier", tuple(simulated(folder / "again", folder / "earlier", workers=3, hours=12.0))
+
+
 @pytest.mark.parametrize("first", range(0, 20, BLOCK))
 def test_runs_full_of_faults_that_follow_runs_full_of_faults_keep_every_law(first: int) -> None:
     """The auditor replays them, makes each of their proposals again from the followed journal, and adds their work up."""
@@ -185,13 +193,14 @@ def test_a_driver_that_dies_goes_on_with_what_is_left(tmp_path: Path) -> None:
     assert assert_same_work(earlier, again) == len(finished(earlier))
 
 
-def test_every_proposal_is_made_again_from_the_followed_journal_and_from_no_other(tmp_path: Path) -> None:
-    simulated(tmp_path / "earlier", workers=4)
+def test_every_proposal_is_made_again_from_the_followed_journal_and_from_no_other(
+    tmp_path: Path, followed: tuple[Path, tuple[AnyEvent, ...]]
+) -> None:
+    earlier, again = followed
     simulated(tmp_path / "other", workers=4, seed=1)
-    again = simulated(tmp_path / "again", tmp_path / "earlier", workers=3, hours=12.0)
     conf = configured()
     proposer = proposer_of(conf.searcher, conf.hpo)
-    right, wrong = following(tmp_path / "earlier"), following(tmp_path / "other")
+    right, wrong = following(earlier), following(tmp_path / "other")
 
     made = list(verify_proposals(again, proposer, right.work, right.recorded.last_hash))
 
@@ -203,10 +212,11 @@ def test_every_proposal_is_made_again_from_the_followed_journal_and_from_no_othe
 
 
 @pytest.mark.parametrize("name", ["batch_size", "morphs", "seed", "epochs", "order"])
-def test_a_proposal_that_is_not_the_followed_runs_is_found(name: str, tmp_path: Path) -> None:
-    simulated(tmp_path / "earlier", workers=4)
-    again = simulated(tmp_path / "again", tmp_path / "earlier", workers=3, hours=12.0)
-    right, conf = following(tmp_path / "earlier"), configured()
+def test_a_proposal_that_is_not_the_followed_runs_is_found(
+    name: str, followed: tuple[Path, tuple[AnyEvent, ...]]
+) -> None:
+    earlier, again = followed[0], list(followed[1])
+    right, conf = following(earlier), configured()
     at, victim = [(at, event) for at, event in enumerate(again) if isinstance(event, TrialProposed)][5]
     assert victim.follows is not None
     if name == "order":  # the two trials after one another, exchanged

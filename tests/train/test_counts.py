@@ -57,7 +57,8 @@ def test_the_tensor_only_count_of_any_graph_equals_torchs_exactly(random: Random
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(2 * len(STARTS)), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2 * len(STARTS), 30))]
+    "seed",
+    [*range(2 * len(STARTS)), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2 * len(STARTS), 30))],
 )
 def test_the_tensor_only_count_of_grown_networks_equals_torchs_exactly(seed: int) -> None:
     steps = random_morphs(start(STARTS[seed % len(STARTS)]), Random(seed), length=12)

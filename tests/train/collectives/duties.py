@@ -26,6 +26,7 @@ from aiperf.train.collectives.collective import Collective, Exchange, Joining, i
 from aiperf.train.device_timer import HostTimeline
 from aiperf.train.initialise import initialise
 from aiperf.train.module import build
+from aiperf.train.optimiser import EagerSgd
 from tests.train.orders import plain_graph
 
 IMAGES = 8
@@ -48,7 +49,7 @@ class Training:
         initialise(network, seed=collective.rank)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         collective.broadcast(list(network.state_dict().values()))
-        optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+        optimiser = EagerSgd(network.parameters(), lr=0.1, momentum=0.9)
         self.network = network
         self.exchange: Exchange = collective.exchange(network, optimiser, None, HostTimeline())
         first, cut = 3, IMAGES if collective.ranks == 1 else 3

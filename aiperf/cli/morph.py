@@ -14,7 +14,7 @@ from rich.table import Table
 from aiperf.cli.graphs import add_graph_arguments, graph_of
 from aiperf.errors import AiperfError
 from aiperf.rng import derive
-from aiperf.units import operations
+from aiperf.units import change, operations
 from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
 from morphism.draw import svg
 
@@ -91,7 +91,7 @@ def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morp
             str(step + 1),
             _told(morph),
             operations(now.forward_flops),
-            f"{now.forward_flops / before.forward_flops - 1:+.1%}",
+            change(now.forward_flops / before.forward_flops - 1),
             f"{now.parameters:,}",
             graph.fingerprint[:12],
         )

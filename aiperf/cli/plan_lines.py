@@ -15,7 +15,7 @@ from aiperf.planning.plan import Plan
 from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.followed import Followed
 from aiperf.rules.procedure import epoch_limit
-from aiperf.units import count, duration, noise, operations, size
+from aiperf.units import count, duration, noise, operations, share, size
 from cluster.place import Simulated, place_of
 from morphism import Budget, Graph, cost
 
@@ -105,7 +105,7 @@ def _time(conf: RunConf) -> Line:
     stop = (
         ""
         if schedule.stop == "duration"
-        else f"; it ends once the score has come to rest within {schedule.stop_precision:.2%}, after a window of "
+        else f"; it ends once the score has come to rest within {share(schedule.stop_precision, 2)}, after a window of "
         f"{duration(schedule.stop_after_seconds)} or more, and is then outside the ranking"
     )
     return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up{stop}"

@@ -18,6 +18,7 @@ from aiperf.journal.events import WorkerShape
 from aiperf.planning.plan import Plan, check_options, make_plan, starting_graph
 from aiperf.train.trainer_config import ranks_of_worker
 from aiperf.typed import command, option
+from aiperf.units import share as share_of
 from cluster.place import NodesAsked
 from morphism import Graph
 
@@ -137,7 +138,7 @@ def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: 
         share = shape.memory_bytes / nodes.accelerator_bytes
         if abs(share - 1) > MEMORY_TOLERANCE:
             raise BadConfiguration(
-                f"accelerators have the memory that was declared, cluster.accelerator_memory, within {MEMORY_TOLERANCE:.0%}; "
+                f"accelerators have the declared memory, cluster.accelerator_memory, within {share_of(MEMORY_TOLERANCE, 0)}; "
                 f"{found} with {shape.memory_bytes} bytes: ask for others, or leave it out"
             )
 

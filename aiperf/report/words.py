@@ -100,7 +100,7 @@ def measured(run: RunFacts) -> str:
     return "simulated" if run.is_simulated else "measured"
 
 
-OUTCOMES = {"epochs": "all its epochs", "early stop": "stopped early", "followed": "as many epochs as it follows"}
+OUTCOMES = {"epochs": "all its epochs", "early stop": "stopped early", "followed": "epochs as followed"}
 """Those of a trial that read better in other words."""
 
 

@@ -13,6 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from aiperf.units import share
+
 DataType = Literal["fp32", "tf32", "bf16", "fp16"]
 
 # As in the names that drivers report. H100 and H200 say nothing of their board when it is the SXM one.
@@ -90,7 +92,7 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             made_of = self.units.flops(dtype)
             if abs(flops - made_of) > TOLERANCE * made_of:
                 raise ValueError(
-                    f"a dense peak is units × clock × operations per clock, within {TOLERANCE:.0%}; {self.example!r} has "
+                    f"a dense peak is units × clock × operations per clock, within {share(TOLERANCE, 0)}; {self.example!r} has "
                     f"{dtype} = {flops!r}, its units make {made_of:.4g}: is the figure one with sparsity?"
                 )
 

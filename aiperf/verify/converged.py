@@ -13,6 +13,7 @@ from aiperf.accounting.work_log import WorkLog
 from aiperf.errors import AiperfError
 from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunResumed, RunStarted, WorkerJoined, WorkerLost
 from aiperf.rules.limits import LimitsConf, limits_of, progress_seconds, schedule_of
+from aiperf.units import share
 from aiperf.verify.check import Handler, Notes
 from aiperf.verify.finding import Checked
 
@@ -119,8 +120,8 @@ class Converged:
 
 
 def _words(rest: Rest) -> str:
-    half = "none" if rest.half_width is None else f"{rest.half_width:.2%}"
+    half = "none" if rest.half_width is None else share(rest.half_width, 2)
     return (
         f"at {rest.window.end:g} s the half width of its interval is {half} of the score and the halves of its window are "
-        f"{abs(rest.drift):.2%} apart, allowed {rest.precision:.2%}"
+        f"{share(abs(rest.drift), 2)} apart, allowed {share(rest.precision, 2)}"
     )

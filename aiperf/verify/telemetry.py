@@ -18,6 +18,7 @@ from aiperf.accounting.work_log import WorkLog
 from aiperf.system.log import Damage, Sample, Session, files, read_file
 from aiperf.system.sampler import ProcessorTime
 from aiperf.system.summary import GAP_INTERVALS
+from aiperf.units import change, share
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import Checked
 
@@ -183,7 +184,7 @@ def _idle(notes: Notes, number: int, recorded: _Recorded, busy: float) -> None:
                 None,
                 IDLE,
                 f"worker {number} on {recorded.host} was busy for {busy:.0f} s; a device of it was in use for "
-                f"{device.used / device.told:.1%} of {device.told:.0f} s",
+                f"{share(device.used / device.told)} of {device.told:.0f} s",
             )
 
 
@@ -197,7 +198,7 @@ def _energy(notes: Notes, number: int, recorded: _Recorded) -> None:
                 None,
                 ENERGY,
                 f"{name} of worker {number}: {device.counted:.0f} J by its counter, {device.sampled:.0f} J by its power "
-                f"samples in the same time ({off:+.0%})",
+                f"samples in the same time ({change(off)})",
                 "cannot be determined",
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -63,3 +64,17 @@ def test_a_share_below_zero_is_the_same_share_with_a_sign(value: float, text: st
 )
 def test_durations_are_written_with_two_units_at_most(seconds: float, text: str) -> None:
     assert units.duration(seconds) == text
+
+
+def test_no_text_of_the_product_writes_a_share_in_another_way() -> None:
+    product = Path(units.__file__).parents[1]
+    own = re.compile(r"\{[^{}]*:[^{}]*%\}")  # a format specification that ends in %: `6%`, where all else is `6 %`
+    found = [
+        f"{path.relative_to(product)}:{number}"
+        for part in ("aiperf", "cluster", "morphism", "searchers")
+        for path in sorted((product / part).rglob("*.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if own.search(line)
+    ]
+
+    assert found == [], "write shares by units.share or units.change"

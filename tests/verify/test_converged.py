@@ -57,7 +57,7 @@ def test_an_end_by_a_precision_that_was_not_reached_is_found(converged: list[Lin
 
     (finding,) = found_in(tmp_path, changed(converged, tighten))
 
-    assert "allowed 0.01%" in finding.found
+    assert "allowed 0.01 %" in finding.found
 
 
 def test_an_end_that_the_configuration_does_not_know_is_found(converged: list[Line], tmp_path: Path) -> None:

@@ -15,6 +15,10 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 _NARROW = "\u202f"  # the narrow no-break space: groups of three digits, and between a number and its unit
 
 
+_MOST_DIGITS = 7
+"""Of the ends of an interval."""
+
+
 def _significant(value: float, digits: int) -> str:
     """Fixed notation with that many significant digits, for 0 ≤ |value| < 1000."""
     if value == 0:
@@ -55,9 +59,15 @@ def operations(value: float) -> str:
 
 
 def interval(low: float, high: float, unit: str) -> str:
-    """Both ends under one prefix: `40.1 to 42.0 TFLOPS`."""
+    """Both ends under one prefix, with as many digits as tell them apart, three at least: `40.1 to 42.0 TFLOPS`, `1.4486 to
+    1.4493 EFLOPS`."""
     divisor, prefixed = scale(max(abs(low), abs(high)), unit)
-    return f"{_significant(low / divisor, 3)} to {_significant(high / divisor, 3)} {prefixed}"
+    ends = ("", "")
+    for digits in range(3, _MOST_DIGITS + 1):
+        ends = _significant(low / divisor, digits), _significant(high / divisor, digits)
+        if ends[0] != ends[1]:
+            break
+    return f"{ends[0]} to {ends[1]} {prefixed}"
 
 
 def share(value: float, decimals: int = 1) -> str:

@@ -91,6 +91,18 @@ def test_an_honest_submission_is_good_and_says_what_a_reader_must_know(site: Sit
     assert (found.announced.published, found.announced.announced) == (1, 2)
 
 
+def test_a_last_line_that_was_torn_is_said_as_everywhere(site: Site) -> None:
+    def torn(members: Members) -> None:
+        (journal,) = (name for name in members if name.endswith(JOURNAL))
+        members[journal] += b'{"kind":"Progress","at":99.5'
+
+    found = site.judged(repacked(site.bundle, torn, signer_of(site.key)))
+
+    said = "the journal's last line is torn after 28 bytes and was dropped"
+    told = [each.outcome for each in found.findings if each.check == "verify" and said in each.text]
+    assert told == ["note"], found.findings  # its report.json, which was made of the whole journal, is bad besides
+
+
 def test_equal_runs_make_equal_submissions(site: Site, tmp_path: Path) -> None:
     again = tmp_path / "again"
 

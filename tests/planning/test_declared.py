@@ -125,7 +125,7 @@ def found(**other: Any) -> WorkerShape:
             r"the accelerators that were asked for, 8 each; found 0 of EPYC \(node7\)",
         ),
         ({"device": "NVIDIA A100-SXM4-80GB"}, r"cluster\.accelerator=H100; found 8 of NVIDIA A100"),
-        ({"memory_bytes": 39 * GIB}, r"cluster\.accelerator_memory, within 10%; found 8 of NVIDIA H100"),
+        ({"memory_bytes": 39 * GIB}, r"cluster\.accelerator_memory, within 10 %; found 8 of NVIDIA H100"),
     ],
 )
 def test_nodes_that_have_not_what_was_declared_end_the_run_by_name(other: dict[str, Any], told: str) -> None:

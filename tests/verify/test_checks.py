@@ -198,7 +198,7 @@ HONEST = [look(10.0 + second) for second in range(145)]
     ("looks", "certainty", "words"),
     [
         ([*HONEST[:50], look(20.0), *HONEST[50:]], "contradiction", "GPU-0 at 20.0 s after 59.0 s"),
-        ([one | {"utilisation": 0.0} for one in HONEST], "contradiction", "in use for 0.0%"),
+        ([one | {"utilisation": 0.0} for one in HONEST], "contradiction", "in use for 0.0 %"),
         (HONEST[:50] + HONEST[110:], "cannot be determined", "have no samples"),
         ([one | {"power_watts": 100.0} for one in HONEST], "cannot be determined", "J by its counter"),
     ],

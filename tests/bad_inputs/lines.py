@@ -1,6 +1,7 @@
 """The lists of bad inputs, as data: a line an input, `name | command | answer`.
 
-`command` is what is typed after `python -m aiperf`, as a shell splits it; `@NAME` before it has a maker fill the folder first.
+`command` is what is typed after `python -m aiperf`, as a shell splits it; `@NAME` before it has a maker fill the folder first,
+and `NAME=value` in capitals, after that, is set in its environment.
 `answer` holds the words that must stand in what is printed, several parted by ` + `; `status N` among them says with which exit
 status the command ends, where that is not 2 (it could not be done). `#` begins a comment, which heads a group.
 """
@@ -26,6 +27,7 @@ class BadInput:
     answer: tuple[str, ...]
     status: int = COULD_NOT
     maker: str | None = None
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,15 @@ def _of_line(line: str, place: str) -> BadInput:
     name, command, answers = parts
     words = shlex.split(command)
     maker = words.pop(0).removeprefix("@") if command.startswith("@") else None
+    environment = []
+    while words and re.match(r"[A-Z][A-Z_]*=", words[0]):
+        variable, _, value = words.pop(0).partition("=")
+        environment.append((variable, value))
     answer = tuple(each.strip() for each in answers.split(" + "))
     statuses = [int(found[1]) for each in answer if (found := re.fullmatch(r"status (\d+)", each))]
     told = tuple(each for each in answer if not re.fullmatch(r"status \d+", each))
     assert told and all(told), f"an answer holds words; found {line!r} at {place}"
-    return BadInput(name, tuple(words), told, statuses[0] if statuses else COULD_NOT, maker)
+    return BadInput(name, tuple(words), told, statuses[0] if statuses else COULD_NOT, maker, tuple(environment))
 
 
 def faults(bad: BadInput, answer: Answer) -> list[str]:

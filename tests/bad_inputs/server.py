@@ -1,7 +1,7 @@
 """A process that has imported the command line, and carries each input out in a process of its own.
 
 That is a fork of itself, or another program. `python -m tests.bad_inputs.server` reads a JSON list a line (program or none, its
-words, folder), and answers with one.
+words, folder, what is set in its environment besides), and answers with one.
 
 It takes in what its children leave behind (PR_SET_CHILD_SUBREAPER, prctl(2)), so a daemon that outlives its command is seen.
 """
@@ -30,8 +30,8 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     _import_what_refusals_need()
     for line in sys.stdin:
-        program, words, folder = json.loads(line)
-        print(json.dumps(_carried_out(program, words, Path(folder))), flush=True)
+        program, words, folder, environment = json.loads(line)
+        print(json.dumps(_carried_out(program, words, Path(folder), dict(environment))), flush=True)
 
 
 def _import_what_refusals_need() -> None:
@@ -49,22 +49,26 @@ def _import_what_refusals_need() -> None:
     gc.freeze()
 
 
-def _carried_out(program: list[str] | None, words: list[str], folder: Path) -> dict[str, object]:
+def _carried_out(
+    program: list[str] | None, words: list[str], folder: Path, environment: dict[str, str]
+) -> dict[str, object]:
     said = folder.with_name(f"{folder.name}.said")
     child = os.fork()
     if child == 0:
-        _become_the_command(program, words, folder, said)
+        _become_the_command(program, words, folder, said, environment)
     status = _waited_for(child)
     processes = _ended_leftovers()
     return {"status": status, "said": said.read_text("utf-8", "replace"), "processes": processes}
 
 
-def _become_the_command(program: list[str] | None, words: list[str], folder: Path, said: Path) -> NoReturn:
+def _become_the_command(
+    program: list[str] | None, words: list[str], folder: Path, said: Path, environment: dict[str, str]
+) -> NoReturn:
     status = 1
     try:
         os.setsid()
         os.chdir(folder)
-        os.environ |= {"COLUMNS": "100", "TMPDIR": str(folder.parent), "RAY_TMPDIR": str(folder.parent)}
+        os.environ |= {"COLUMNS": "100", "TMPDIR": str(folder.parent), "RAY_TMPDIR": str(folder.parent)} | environment
         nothing, out = os.open(os.devnull, os.O_RDONLY), os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for descriptor, stream in ((nothing, 0), (out, 1), (out, 2)):
             os.dup2(descriptor, stream)

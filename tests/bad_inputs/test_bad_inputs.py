@@ -46,7 +46,7 @@ class Server:
             makers()[bad.maker](folder)
         before = _listing(place)
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps([program, bad.words, str(folder)]) + "\n")
+        self._process.stdin.write(json.dumps([program, bad.words, str(folder), bad.environment]) + "\n")
         self._process.stdin.flush()
         told = json.loads(self._process.stdout.readline())
         left = sorted({name for name, _ in _listing(place) ^ before} - {"here.said"})
@@ -144,9 +144,11 @@ def test_what_a_command_leaves_and_what_outlives_it_is_seen(server: Server, tmp_
 
 
 def test_a_line_of_a_list_is_read_as_a_shell_reads_it() -> None:
-    (bad,) = of_list("# a group\n\nspaces | @a_text_file name='a b' | law + offence + status 1\n", "list.txt")
+    (bad,) = of_list(
+        "# a group\n\nspaces | @a_text_file HERE='c d' name='a b' | law + offence + status 1\n", "list.txt"
+    )
 
-    assert bad == BadInput("spaces", ("name=a b",), ("law", "offence"), 1, "a_text_file")
+    assert bad == BadInput("spaces", ("name=a b",), ("law", "offence"), 1, "a_text_file", (("HERE", "c d"),))
 
 
 def test_the_list_holds_the_many_ways_in_which_a_first_hour_goes_wrong() -> None:

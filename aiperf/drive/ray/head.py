@@ -27,11 +27,10 @@ from aiperf.drive.ray.ray_environment import (
     environment_of_process,
     guarded_environment,
     metrics_environment,
-    ray_parent,
+    ray_scratch,
 )
 from aiperf.drive.ray.started_ray import assert_token, read_environment_anew, started_ray
 from aiperf.errors import NoWorkers
-from aiperf.scratch import Scratch
 from cluster.place import Head
 
 HEAD = "ray-head.json"
@@ -59,7 +58,7 @@ def head_ray(folder: Path, place: Head, metrics_port: int | None = None) -> Iter
         require_endpoint()
     guarded = guarded_environment(os.environ)
     (folder / HEAD).unlink(missing_ok=True)  # of a driver that was killed
-    scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
+    scratch = ray_scratch(os.environ)
     added = (
         guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
     )

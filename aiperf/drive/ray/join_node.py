@@ -25,11 +25,10 @@ from aiperf.drive.ray.ray_environment import (
     compiler_caches,
     guarded_environment,
     metrics_environment,
-    ray_parent,
+    ray_scratch,
 )
 from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
 from aiperf.journal.journal import NAME
-from aiperf.scratch import Scratch
 from aiperf.system.control_groups import usable_processors
 from aiperf.system.processes import family
 from aiperf.typed import resuming
@@ -80,7 +79,7 @@ def _joined(folder: Path, patience_seconds: float, tie: Tie, *, rejoins: bool, a
     head = _awaited(folder, patience_seconds, tie, may_be_over=again)
     if head is None:
         return False
-    scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
+    scratch = ray_scratch(os.environ)
     try:
         environment = os.environ | guarded_environment(os.environ) | {MODE: "token", TOKEN: head.token}
         environment |= scratch.environment | compiler_caches(os.environ, scratch.path) | metrics_environment(None)

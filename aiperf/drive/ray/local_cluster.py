@@ -19,10 +19,9 @@ from aiperf.drive.ray.ray_environment import (
     environment_of_process,
     guarded_environment,
     metrics_environment,
-    ray_parent,
+    ray_scratch,
 )
 from aiperf.drive.ray.started_ray import assert_token, read_environment_anew, started_ray
-from aiperf.scratch import Scratch
 
 
 @contextmanager
@@ -30,13 +29,14 @@ def local_ray(metrics_port: int | None = None) -> Iterator[None]:
     """Brings it up, whatever other Ray runs on this machine, and ends it.
 
     Raises:
-        BadConfiguration: the environment asks for a Ray without a token, or for a folder too deep for sockets.
+        BadConfiguration: the environment asks for a Ray without a token, or for a folder that cannot be made or is
+            too deep for sockets.
         RuntimeNotStarted: Ray did not come up; nothing of it is left.
     """
     if metrics_port is not None:
         require_endpoint()
     guarded = guarded_environment(os.environ)
-    scratch = Scratch(ray_parent(os.environ), hostcache.pattern())
+    scratch = ray_scratch(os.environ)
     added = (
         guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
     )

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from aiperf.data import hostcache
 from aiperf.errors import BadConfiguration
-from aiperf.scratch import PREFIX
+from aiperf.scratch import PREFIX, Scratch
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 PARENT_BYTES = 107 - len(f"/{PREFIX}12345678/r/session_2026-11-22_00-00-00_000000_4194304/sockets/plasma_store")
@@ -62,6 +63,24 @@ def ray_parent(environment: Mapping[str, str]) -> Path:
             f"found {parent!r}. Choose another, or unset it: /tmp is taken then"
         )
     return Path(parent)
+
+
+def ray_scratch(environment: Mapping[str, str]) -> Scratch:
+    """The folder in which this process's Ray keeps its files; with it goes what killed ranks have left in shared memory.
+
+    Raises:
+        BadConfiguration: it cannot be made where the environment has it.
+    """
+    parent = ray_parent(environment)
+    try:
+        return Scratch(parent, hostcache.pattern())
+    except OSError as error:
+        if not Path(os.fsdecode(error.filename or "")).is_relative_to(parent):
+            raise
+        raise BadConfiguration(
+            "Ray's folder is made in RAY_TMPDIR, or in /tmp where that is unset: a directory that is there, has room, and "
+            f"that this user may write in; found '{parent}': {error.strerror}. Make it so, choose another, or unset RAY_TMPDIR"
+        ) from error
 
 
 @contextmanager

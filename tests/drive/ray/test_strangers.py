@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.drive.ray.ray_environment import compiler_caches, guarded_environment, ray_parent
+from aiperf.drive.ray.ray_environment import compiler_caches, guarded_environment, ray_parent, ray_scratch
 from aiperf.errors import BadConfiguration
 from tests.drive.elsewhere import REPOSITORY, another_machine, come, knock, listening, no_namespaces
 from tests.drive.patience import TRIES
@@ -163,6 +163,17 @@ def test_a_temporary_folder_too_deep_for_sockets_is_refused_with_the_way_out() -
 
     assert ray_parent({"TMPDIR": deep}) == Path("/tmp")
     assert ray_parent({"TMPDIR": deep, "RAY_TMPDIR": "/short"}) == Path("/short")
+
+
+@pytest.mark.parametrize(
+    ("parent", "found"),
+    [("/no/folder", "No such file"), ("/etc/hostname", "Not a directory")],
+)
+def test_a_temporary_folder_in_which_none_can_be_made_is_refused_with_the_way_out(parent: str, found: str) -> None:
+    with pytest.raises(
+        BadConfiguration, match=f"a directory that is there.*found '{parent}': {found}.*unset RAY_TMPDIR"
+    ):
+        ray_scratch({"RAY_TMPDIR": parent})
 
 
 def test_what_a_run_compiles_lies_with_it_unless_the_user_has_named_a_place() -> None:

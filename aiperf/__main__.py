@@ -95,20 +95,29 @@ def _carried_out(words: list[str]) -> int:
 def script() -> NoReturn:
     """The console script that an installation brings."""
     interrupts.install()
-    status = _status()
+    try:
+        status = _status()
+        _flush()
+        interrupts.over()
+    except KeyboardInterrupt:  # before `main` could answer it, or after
+        status = _interrupted()
+        _flush()
     if interrupts.received() is None:
         sys.exit(status)
     # what libraries have left to be done at the exit may wait for processes that the request has ended
-    with suppress(OSError):
+    os._exit(status)
+
+
+def _flush() -> None:
+    with suppress(OSError, ValueError):  # ValueError: it is closed
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(status)
 
 
 def _status() -> int:
     interrupts.unwind()
     try:
-        return main()
+        return interrupts.status_unwound(main())
     except SystemExit as left:
         if left.code != signal.SIGTERM:
             raise

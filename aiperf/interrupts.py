@@ -19,6 +19,7 @@ AT_ONCE, UNWINDING, NOTED = "at once", "unwinding", "noted"
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_SECONDS = 0.1
 """A second signal so soon after the first is the same request: shells and wrappers pass one on that the terminal sent too."""
+LATE_SECONDS = 0.01
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -51,6 +52,11 @@ class _Requests:
             raise KeyboardInterrupt
         if self.then is not None:
             self.then()
+
+    def raise_late(self, number: int, frame: object) -> None:
+        """A signal that could not be answered where it came is answered now."""
+        if self.stage == UNWINDING:
+            raise KeyboardInterrupt
 
     def _turn_away(self) -> None:
         """Nobody reads what is written to a terminal that was closed, and writing to it fails."""
@@ -89,10 +95,23 @@ def set_again() -> None:
 def unwind() -> None:
     """From here on KeyboardInterrupt is raised."""
     _requests.stage = UNWINDING
-    # one that comes while an object is finalised cannot be raised there, and would be printed: `check` raises it
-    sys.unraisablehook = lambda found: (
-        None if isinstance(found.exc_value, KeyboardInterrupt) else sys.__unraisablehook__(found)
-    )
+    signal.signal(signal.SIGALRM, _requests.raise_late)
+    sys.unraisablehook = _unraisable
+
+
+def _unraisable(found: sys.UnraisableHookArgs) -> None:
+    """One that comes while an object is finalised cannot be raised there, and would be printed (an import that ends has such
+    a moment): it is raised a little later."""
+    if isinstance(found.exc_value, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, LATE_SECONDS)
+    else:
+        sys.__unraisablehook__(found)
+
+
+def over() -> None:
+    """From here on there is nothing to unwind: the interpreter ends."""
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    _requests.stage = AT_ONCE
 
 
 def check() -> None:
@@ -132,7 +151,16 @@ def noted(then: Callable[[], None]) -> Iterator[None]:
 def status(otherwise: int) -> int:
     """The exit status of a run that was driven: 130 after Ctrl-C, as of any command that it ends; 143 after SIGTERM, 129 after
     SIGHUP."""
-    return 128 + _requests.first if _requests.first is not None and _requests.stage == NOTED else otherwise
+    return _status_at(NOTED, otherwise)
+
+
+def status_unwound(otherwise: int) -> int:
+    """The same of what was not driven, where KeyboardInterrupt was raised, or a library had swallowed it."""
+    return _status_at(UNWINDING, otherwise)
+
+
+def _status_at(stage: str, otherwise: int) -> int:
+    return 128 + _requests.first if _requests.first is not None and _requests.stage == stage else otherwise
 
 
 def received() -> int | None:

@@ -54,6 +54,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.ranking.breaches import judgements
     from aiperf.ranking.division import division
     from aiperf.report.candidate import candidate_of
+    from aiperf.whole_files import write_named
 
     held_to = division(arguments.division, known_options())
     folder = run_folder(arguments.run)
@@ -62,7 +63,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     judged, torn = judgements(run, held_to), reader.reading.warning
     if arguments.junit is not None:
         try:
-            arguments.junit.write_bytes(junit(folder.name, held_to, judged))
+            write_named(arguments.junit, junit(folder.name, held_to, judged))
         except OSError as error:
             raise BadConfiguration(
                 f"--junit names a file that can be written; found '{arguments.junit}' ({error.strerror})"

@@ -15,6 +15,7 @@ from aiperf.cli.graphs import add_graph_arguments, graph_of
 from aiperf.errors import AiperfError
 from aiperf.rng import derive
 from aiperf.units import change, operations
+from aiperf.whole_files import write_named
 from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
 from morphism.draw import svg
 
@@ -114,7 +115,7 @@ def _told(morph: Morph) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text)
+        write_named(path, text.encode())
     except OSError as error:
         raise AiperfError(f"'{path}' cannot be written: {error.strerror}") from error
     print(f"written: {path}")

@@ -29,6 +29,7 @@ from aiperf.data.errors import DamagedData, DataError, StaleIndex
 from aiperf.data.fingerprint import of_splits
 from aiperf.data.samples import Samples, class_names, image_names
 from aiperf.files import require_file
+from aiperf.whole_files import draft_of
 
 FILE = "aiperf-folders.index"
 VERSION = 1
@@ -114,7 +115,7 @@ class Index:
 
 def require_writable(path: Path) -> None:
     """Raises DataError where no index can be written."""
-    draft = _draft(path)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.touch()
         draft.unlink()
@@ -138,22 +139,15 @@ def write(path: Path, root: Path, training: Samples, validation: Samples, *, pix
     digest = hashlib.sha256(second)
     for column in columns:
         digest.update(column)
-    draft = _draft(path)
     try:
-        with draft.open("wb") as file:
+        with draft_of(path) as draft, draft.open("wb") as file:
             file.write(b"%s %d %s\n" % (_MARK, VERSION, digest.hexdigest().encode()))
             file.write(second)
             for column in columns:
                 file.write(column)
-        draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise _not_written(path, error) from error
     return header
-
-
-def _draft(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def _not_written(path: Path, error: OSError) -> DataError:

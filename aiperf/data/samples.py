@@ -22,6 +22,7 @@ from aiperf.data.class_folders import ClassFolders
 from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
 from aiperf.files import what_is_wrong_with
 from aiperf.typed import command
+from aiperf.whole_files import replace_file
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 
@@ -240,12 +241,9 @@ def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
             of_folder.setdefault(shard.parent, []).append(shard)
     for folder, shards in of_folder.items():
         lines = [msgspec.json.encode(ShardIndex(path.name, path.stat().st_size, scan(path))) + b"\n" for path in shards]
-        draft = folder / f".{INDEX}.{os.getpid()}"
         try:
-            draft.write_bytes(b"".join(lines))
-            draft.replace(folder / INDEX)
+            replace_file(folder / INDEX, b"".join(lines))
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise DataError(
                 f"the index of shards lies beside them; {str(folder / INDEX)!r} cannot be written ({error.strerror}): "
                 "allow it for the time of `prepare`, or pack the set anew elsewhere"

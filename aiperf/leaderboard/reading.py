@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
 
 from aiperf.data.available_memory import available_bytes
@@ -20,6 +18,7 @@ from aiperf.journal.journal import NAME
 from aiperf.leaderboard.entry import Ends, Entry, entry_of
 from aiperf.leaderboard.leaderboard import Unread
 from aiperf.report.write import report_of
+from aiperf.side_processes import interrupts_held, side_processes
 from aiperf.system.control_groups import usable_processors
 
 MEMORY_PER_BYTE = 2
@@ -83,9 +82,10 @@ def _at_once(sizes: Sequence[int]) -> int:
 
 def _in_pool(folders: Sequence[Path], processes: int) -> Iterator[tuple[Path, Entry | Unread | None]]:
     """Each folder with what it gave; None where the process that was to read it was gone."""
-    # Spawned, not forked: whoever calls this may have threads.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for folder, future in [(folder, pool.submit(read_entry, folder)) for folder in folders]:
+    with side_processes(processes) as pool:
+        with interrupts_held():
+            futures = [(folder, pool.submit(read_entry, folder)) for folder in folders]
+        for folder, future in futures:
             match future.exception():
                 case None:
                     yield folder, future.result()

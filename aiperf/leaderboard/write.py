@@ -9,7 +9,7 @@ from aiperf.leaderboard.json_file import json_text
 from aiperf.leaderboard.leaderboard import Leaderboard
 from aiperf.leaderboard.markdown import markdown
 from aiperf.leaderboard.page import page
-from aiperf.report.write import replace
+from aiperf.whole_files import replace_file
 
 
 def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
@@ -18,5 +18,5 @@ def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
     paths = []
     for suffix, form in (("html", page), ("md", markdown), ("csv", csv_text), ("json", json_text)):
         paths.append(folder / f"rank.{suffix}")
-        replace(paths[-1], form(found).encode())
+        replace_file(paths[-1], form(found).encode())
     return tuple(paths)

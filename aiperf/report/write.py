@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from aiperf.system.meters import Meter, read_meters
 from aiperf.train.kept import kept
 from aiperf.typed import command
 from aiperf.units import count, share
+from aiperf.whole_files import replace_file
 from morphism.draw import svg
 
 if TYPE_CHECKING:
@@ -114,12 +114,12 @@ def _written(report: Report, folder: Path, beside: Sequence[Beside]) -> Paths:
                     missing_ok=True
                 )  # a report written earlier, from more of the journal, must not mix with this
             else:
-                replace(path, content)
+                replace_file(path, content)
                 written.append(path)
     facts = folder / "report.json"
-    replace(facts, msgspec.json.format(msgspec.json.encode(as_document(report, beside)), indent=1))
+    replace_file(facts, msgspec.json.format(msgspec.json.encode(as_document(report, beside)), indent=1))
     html = folder / "report.html"
-    replace(html, page(report, pictures, architecture, beside).encode())
+    replace_file(html, page(report, pictures, architecture, beside).encode())
     return Paths(page=html, facts=facts, plots=tuple(written))
 
 
@@ -150,16 +150,3 @@ def best_drawn(report: Report) -> Picture:
         svg(graph, title=described, highlight=best.added),
         None,
     )
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all; an earlier one is replaced."""
-    # Beside the target, so that the last step is a rename on one file system: a reader sees the old file or the new one.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    except OSError as error:
-        with suppress(OSError):  # on a file system that takes nothing, there is nothing to take away either
-            unfinished.unlink(missing_ok=True)
-        raise type(error)(error.errno, error.strerror, str(path)) from error

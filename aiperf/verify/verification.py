@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
 from pathlib import Path
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.journal import NAME
+from aiperf.side_processes import interrupts_held, side_processes
 from aiperf.system.log import files
 from aiperf.verify import sample as drawing
 from aiperf.verify.finding import Checked, Verification
@@ -85,9 +84,9 @@ def _following(journal: Path, looked: Looked) -> Iterator[Callable[[], tuple[Che
     if not journal.is_file() or journal.stat().st_size < LONG or len(os.sched_getaffinity(0)) < 2:
         yield lambda: follow(journal, looked)
         return
-    # Not a fork: whoever verifies may have threads.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as beside:
-        following = beside.submit(follow, journal, looked)
+    with side_processes(1) as beside:
+        with interrupts_held():
+            following = beside.submit(follow, journal, looked)
         yield following.result
         following.cancel()
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from aiperf.units import count, flops_per_second, share
+from aiperf.whole_files import draft_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +40,8 @@ def draw(sweep: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
         axes.set_axisbelow(True)
     paths = (folder / "rehearsal.png", folder / "rehearsal.svg")
     for path in paths:
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        with draft_of(path) as draft:
+            figure.savefig(draft, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
     return paths
 
 

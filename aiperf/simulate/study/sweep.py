@@ -15,6 +15,7 @@ from aiperf.config import RunConf, configure
 from aiperf.planning.plan import make_folder
 from aiperf.simulate.study.rehearse import BUSY, Alone, Rehearsed, alone, differences, rehearse, sizes
 from aiperf.units import count, duration, flops_per_second, share, size
+from aiperf.whole_files import replace_file
 from cluster.simulated import SimulatedConf
 
 LARGEST = 4096
@@ -50,7 +51,7 @@ def main(words: list[str]) -> int:
     if conf.cluster.faults:
         print(cost_of_faults(conf, sweep[-1], reference))
     found = {"alone": asdict(reference), "sweep": [asdict(each) for each in sweep]}
-    (folder / "rehearsal.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+    replace_file(folder / "rehearsal.json", msgspec.json.format(msgspec.json.encode(found)))
     for path in draw(sweep, folder):
         print(path)
     return 0

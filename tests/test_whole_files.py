@@ -1,0 +1,63 @@
+"""A file has its name only when it is whole, whatever stops its writer."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from aiperf.whole_files import draft_of, replace_file, write_named
+
+
+@pytest.mark.parametrize(
+    "stop", [KeyboardInterrupt, OSError(28, "No space left on device"), ValueError("a fault of ours")]
+)
+@pytest.mark.parametrize("before", [None, b"the earlier one"])
+def test_what_stops_a_writer_leaves_the_earlier_file_and_nothing_else(
+    stop: BaseException | type[BaseException], before: bytes | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.json"
+    if before is not None:
+        path.write_bytes(before)
+
+    with pytest.raises(BaseException) as raised, draft_of(path) as draft:
+        draft.write_bytes(b"half of th")
+        raise stop
+
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == (
+        {} if before is None else {path.name: before}
+    )
+    if isinstance(stop, OSError):
+        assert (raised.value.errno, raised.value.filename) == (28, str(path))  # type: ignore[attr-defined]
+    else:
+        assert raised.type is (stop if isinstance(stop, type) else type(stop))
+
+
+def test_a_file_is_replaced_and_so_is_a_link_of_its_name(tmp_path: Path) -> None:
+    strange, path = tmp_path / "strange", tmp_path / "report.html"
+    strange.write_bytes(b"somebody's")
+    path.symlink_to(strange)
+
+    replace_file(path, b"ours")
+
+    assert (path.read_bytes(), path.is_symlink(), strange.read_bytes()) == (b"ours", False, b"somebody's")
+
+
+def test_a_file_that_a_user_has_named_may_be_a_link_a_pipe_or_a_device(tmp_path: Path) -> None:
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+
+    for path in (link, pipe, Path("/dev/null")):
+        write_named(path, b"a graph")
+    reader.join(10)
+
+    assert (target.read_bytes(), link.is_symlink(), read, pipe.is_fifo()) == (b"a graph", True, [b"a graph"], True)
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(IsADirectoryError):
+        write_named(tmp_path, b"a graph")

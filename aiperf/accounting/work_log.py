@@ -120,13 +120,7 @@ class WorkLog:
             case Progress():
                 self._work(event, event)
             case EpochFinished():
-                if event.interval is not None:
-                    self._work(event, event.interval)
-                assert self.started is not None
-                is_better = not self.accuracies or event.accuracy > self.accuracies[-1][1]
-                if is_better and counts(self.started, event):
-                    self.accuracies.append((event.at, event.accuracy))
-                self._open[event.trial].epoch = event.epoch + 1
+                self._epoch(event)
             case ProposalRequested():
                 self._asked[event.number] = event.round
             case TrialProposed():
@@ -138,44 +132,21 @@ class WorkLog:
             case TrialStarted():
                 self._start(event, self._present[event.worker])
             case TrialPrepared():
-                opened = self._open[event.trial]
-                opened.ranks = event.ranks
-                if opened.worked == opened.ordered:  # else its word came after those of its work
-                    opened.worked = event.at
-                self.preparations.append(
-                    Preparation(
-                        event.trial,
-                        opened.worker,
-                        event.at,
-                        opened.ordered,
-                        event.build_seconds + event.weights_seconds,
-                        event.compile_seconds,
-                        event.precision,
-                    )
-                )
+                self._prepare(event)
             case BatchReduced():
                 opened = self._open[event.trial]
                 self._waste(opened, opened.epoch)
             case TrialFinished():
-                record = self.trials[event.trial]
-                self.finished.append((event.at, record.round))
-                self.start_finished |= record.is_of_start
-                record.outcome, record.ended = event.reason, event.at
-                self._settle(event.trial)
+                self._finish(event)
             case TrialFailed():
-                self.failed += 1
-                record = self.trials[event.trial]
-                record.outcome, record.reason, record.ended = "failed", event.reason, event.at
-                self._settle(event.trial)
+                self._fail(event)
             case TrialLost():
                 self.lost_attempts += 1
                 opened = self._open[event.trial]
                 _lose(opened.record, event.at, event.reason)
                 self._free(opened, event.at)
             case WorkerJoined():
-                presence = Presence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
-                self._present[event.worker] = presence
-                self.presences.append(presence)
+                self._join(event)
             case WorkerLost():
                 self.lost_workers += not event.released
                 self._leave(self._present.pop(event.worker), event.at, event.reason)
@@ -187,17 +158,7 @@ class WorkLog:
             case RunStarted():
                 self.started = event
             case RunResumed():
-                # The killed driver's workers went with it, unseen: their time ends with the last line before.
-                for presence in self._present.values():
-                    self._leave(presence, self.at, "the driver ended")
-                self._present.clear()
-                self.ended = None
-                self.down_seconds += event.down_seconds
-                step = event.clock_stepped_forward_seconds - event.clock_stepped_back_seconds
-                if abs(step) >= SMALLEST_STEP_SECONDS:
-                    self.clock_steps.append(step)
-                if event.rolled_back_lines:
-                    self.rollbacks.append((event.at, event.rolled_back_lines))
+                self._resume(event)
             case RunEnded():
                 self.ended = event
             case CheckpointNotWritten():
@@ -210,6 +171,24 @@ class WorkLog:
                 assert_never(event)
         if event.at > self.at:
             self.at = event.at
+
+    def _resume(self, event: RunResumed) -> None:
+        # The killed driver's workers went with it, unseen: their time ends with the last line before.
+        for presence in self._present.values():
+            self._leave(presence, self.at, "the driver ended")
+        self._present.clear()
+        self.ended = None
+        self.down_seconds += event.down_seconds
+        step = event.clock_stepped_forward_seconds - event.clock_stepped_back_seconds
+        if abs(step) >= SMALLEST_STEP_SECONDS:
+            self.clock_steps.append(step)
+        if event.rolled_back_lines:
+            self.rollbacks.append((event.at, event.rolled_back_lines))
+
+    def _join(self, event: WorkerJoined) -> None:
+        presence = Presence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
+        self._present[event.worker] = presence
+        self.presences.append(presence)
 
     def _propose(self, event: TrialProposed) -> None:
         tensor = event.tensor_forward_flops
@@ -241,6 +220,32 @@ class WorkLog:
             opened.worker, opened.ordered, opened.ranks = event.worker, event.at, ranks
             opened.worked, opened.epoch = event.at, event.epoch
 
+    def _prepare(self, event: TrialPrepared) -> None:
+        opened = self._open[event.trial]
+        opened.ranks = event.ranks
+        if opened.worked == opened.ordered:  # else its word came after those of its work
+            opened.worked = event.at
+        self.preparations.append(
+            Preparation(
+                event.trial,
+                opened.worker,
+                event.at,
+                opened.ordered,
+                event.build_seconds + event.weights_seconds,
+                event.compile_seconds,
+                event.precision,
+            )
+        )
+
+    def _epoch(self, event: EpochFinished) -> None:
+        if event.interval is not None:
+            self._work(event, event.interval)
+        assert self.started is not None
+        is_better = not self.accuracies or event.accuracy > self.accuracies[-1][1]
+        if is_better and counts(self.started, event):
+            self.accuracies.append((event.at, event.accuracy))
+        self._open[event.trial].epoch = event.epoch + 1
+
     def _work(self, event: Progress | EpochFinished, work: Work) -> None:
         opened, epoch, attempt = self._open[event.trial], event.epoch, event.attempt
         if attempt > 1 and opened.done_again.get(epoch) != attempt:
@@ -257,6 +262,19 @@ class WorkLog:
         )
         opened.epochs.append(epoch)
         opened.rows.append(row)
+
+    def _finish(self, event: TrialFinished) -> None:
+        record = self.trials[event.trial]
+        self.finished.append((event.at, record.round))
+        self.start_finished |= record.is_of_start
+        record.outcome, record.ended = event.reason, event.at
+        self._settle(event.trial)
+
+    def _fail(self, event: TrialFailed) -> None:
+        self.failed += 1
+        record = self.trials[event.trial]
+        record.outcome, record.reason, record.ended = "failed", event.reason, event.at
+        self._settle(event.trial)
 
     def _settle(self, trial: int) -> None:
         """A trial may be settled after it was lost, or before it began: it holds no worker then."""

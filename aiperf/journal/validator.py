@@ -1,10 +1,9 @@
 """What no run can write: the laws that every line of a journal keeps, given the lines before it.
 
 The hash chain says that lines stand as they were written; whoever writes a whole file can chain it. These laws refuse, line by
-line, what
-the driver's rules cannot have made, before anything is folded from it: values outside their range, and workers, trials,
-attempts and epochs that are not there. Each costs a few comparisons. They share no code with `evolve` and `decide`. That
-counted work was really done is no matter of theirs.
+line, what the driver's rules cannot have made, before anything is folded from it: values outside their range, and workers,
+trials, attempts and epochs that are not there. Each costs a few comparisons. They share no code with `evolve` and `decide`.
+That counted work was really done is no matter of theirs.
 """
 
 from __future__ import annotations
@@ -137,13 +136,7 @@ class Validator:
             case RunResumed():
                 self._resumed(event)
             case RunEnded():
-                if event.reason == "duration" and event.at < self._duration:
-                    raise Unlawful(f"a run's time is over after its {self._duration!r} s; it ended at {event.at!r} s")
-                for name, flops in event.measured_matmul_flops.items():
-                    is_known = name.isdecimal() and int(name) in self._seen_workers
-                    must(is_known, "what is measured after the end is a worker's that joined", repr(name))
-                    must(0 < flops <= LARGEST_COUNT, "a matrix product's rate is a number of FLOPS", repr(flops))
-                self._is_over, self._ended = True, event.reason
+                self._ends(event)
             case WorkerJoined():
                 self._joined(event)
             case WorkerLost():
@@ -152,14 +145,11 @@ class Validator:
             case WorkerNotStarted():
                 whole("failures", event.failures, 0, LARGEST)
             case NodeChecked():
-                must(event.excluded <= bool(event.faults), "a node is excluded for a fault", "none")
-                for name in ("clock_offset_seconds", "clock_error_seconds"):
-                    value = getattr(event, name)
-                    must(value is None or abs(value) <= LARGEST_SECONDS, f"{name} is a number of seconds", repr(value))
+                _checked(event)
             case HelperLost():
                 self._there(event.worker)
-                if event.helper not in ("recorder", "generator"):
-                    raise Unlawful(f"a worker's helpers are 'recorder' and 'generator'; found {event.helper!r}")
+                is_known = event.helper in ("recorder", "generator")
+                must(is_known, "a worker's helpers are 'recorder' and 'generator'", repr(event.helper))
             case CeilingMeasured():
                 self._there(event.worker)
                 whole("batch_size", event.batch_size, 1, LARGEST)
@@ -183,10 +173,7 @@ class Validator:
             case TrialFailed():
                 self._failed(event)
             case CheckpointDropped():
-                if event.trial not in self._proposed:
-                    raise Unlawful(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
-                if event.trial in self._trials:
-                    self._trials[event.trial].saved = 0
+                self._dropped(event)
             case CheckpointWritten():
                 trial = self._running(event.trial, event.attempt)
                 whole("epoch", event.epoch, trial.saved + 1, trial.epoch - 1)
@@ -233,6 +220,15 @@ class Validator:
         self._is_over, self._ended = False, None
         for worker in list(self._workers):
             self._gone(worker)
+
+    def _ends(self, event: RunEnded) -> None:
+        if event.reason == "duration" and event.at < self._duration:
+            raise Unlawful(f"a run's time is over after its {self._duration!r} s; it ended at {event.at!r} s")
+        for name, flops in event.measured_matmul_flops.items():
+            is_known = name.isdecimal() and int(name) in self._seen_workers
+            must(is_known, "what is measured after the end is a worker's that joined", repr(name))
+            must(0 < flops <= LARGEST_COUNT, "a matrix product's rate is a number of FLOPS", repr(flops))
+        self._is_over, self._ended = True, event.reason
 
     def _joined(self, event: WorkerJoined) -> None:
         whole("worker", event.worker, 0, LARGEST)
@@ -483,6 +479,12 @@ class Validator:
             must(trial.worker is not None, f"{event.cause} ends an attempt while it is running", "none is")
         self._settle(event.trial)
 
+    def _dropped(self, event: CheckpointDropped) -> None:
+        if event.trial not in self._proposed:
+            raise Unlawful(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
+        if event.trial in self._trials:
+            self._trials[event.trial].saved = 0
+
     def _settle(self, number: int) -> None:
         trial = self._open(number)
         self._free(number)
@@ -495,6 +497,13 @@ class Validator:
         if trial.worker is not None:
             self._workers[trial.worker].trial = None
             trial.worker = None
+
+
+def _checked(event: NodeChecked) -> None:
+    must(event.excluded <= bool(event.faults), "a node is excluded for a fault", "none")
+    for name in ("clock_offset_seconds", "clock_error_seconds"):
+        value = getattr(event, name)
+        must(value is None or abs(value) <= LARGEST_SECONDS, f"{name} is a number of seconds", repr(value))
 
 
 _CLOCKS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")

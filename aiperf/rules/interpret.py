@@ -91,19 +91,7 @@ def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
         case WorkerUp():
             if word.worker in run.workers or word.worker in run.departed:
                 return []
-            return [
-                WorkerJoined(
-                    at=now,
-                    worker=word.worker,
-                    host=word.host,
-                    ranks=word.ranks,
-                    device=word.device,
-                    device_memory_bytes=word.device_memory_bytes,
-                    collective=word.collective,
-                    machine=word.machine,
-                    hosts=word.hosts,
-                )
-            ]
+            return [_joined(word, now)]
         case WorkerDown():
             if word.worker not in run.workers:
                 return []
@@ -124,21 +112,7 @@ def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
             trial = _current(run, word.trial, word.attempt)
             if trial is None or trial.is_prepared:
                 return []
-            return [
-                TrialPrepared(
-                    at=now,
-                    trial=word.trial,
-                    attempt=word.attempt,
-                    precision=word.precision,
-                    ranks=word.ranks,
-                    compiled=word.compiled,
-                    cuda_graphs=word.cuda_graphs,
-                    fused=word.fused,
-                    build_seconds=word.build_seconds,
-                    weights_seconds=word.weights_seconds,
-                    compile_seconds=word.compile_seconds,
-                )
-            ]
+            return [_prepared(word, now)]
         case Saved():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or not trial.saved_epoch < word.epoch <= trial.epoch:
@@ -176,6 +150,36 @@ def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
             return _checkpoint_gone(run, word, now)
         case _:
             assert_never(word)
+
+
+def _joined(word: WorkerUp, now: float) -> WorkerJoined:
+    return WorkerJoined(
+        at=now,
+        worker=word.worker,
+        host=word.host,
+        ranks=word.ranks,
+        device=word.device,
+        device_memory_bytes=word.device_memory_bytes,
+        collective=word.collective,
+        machine=word.machine,
+        hosts=word.hosts,
+    )
+
+
+def _prepared(word: Prepared, now: float) -> TrialPrepared:
+    return TrialPrepared(
+        at=now,
+        trial=word.trial,
+        attempt=word.attempt,
+        precision=word.precision,
+        ranks=word.ranks,
+        compiled=word.compiled,
+        cuda_graphs=word.cuda_graphs,
+        fused=word.fused,
+        build_seconds=word.build_seconds,
+        weights_seconds=word.weights_seconds,
+        compile_seconds=word.compile_seconds,
+    )
 
 
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:

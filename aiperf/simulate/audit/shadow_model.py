@@ -149,21 +149,11 @@ class ShadowModel:
             raise BrokenLaw(ENDS, f"{type(event).__name__} came after the end")
         match event:
             case RunStarted():
-                self.started = event
-                limits, self._schedule = event.config["limits"], event.config["schedule"]
-                self.attempts, self.spares = limits["attempts"], limits["spares"]
-                self.silence, self.rejections = limits["silence_seconds"], limits["rejections"]
+                self._begun(event)
             case RunResumed():
-                if event.down_seconds != event.at - self.at:
-                    raise BrokenLaw(TIME, f"down for {event.down_seconds!r} s, but {event.at - self.at!r} s went by")
-                self.ended = None
-                for number in list(self.workers):
-                    self._worker_gone(number, counts=False)
+                self._resumed(event)
             case WorkerJoined():
-                if event.worker in self.seen:
-                    raise BrokenLaw(PRESENT, f"worker {event.worker} came up twice")
-                self.seen.add(event.worker)
-                self.workers[event.worker] = Worker(self._rounds_for(event.host), event.host, event.ranks)
+                self._joined(event)
             case WorkerLost():
                 if event.worker not in self.workers:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} was lost, and was not there")
@@ -171,26 +161,7 @@ class ShadowModel:
             case ProposalRequested():
                 self._requested(event)
             case TrialProposed():
-                request = self._answered(event.number)
-                self._check_batch(event, request.position)
-                if event.parent is not None and not self._known(event.parent).shadow_trial.saved:
-                    raise BrokenLaw(
-                        WEIGHTS, f"the parent of trial {event.number} is trial {event.parent}", event.number
-                    )
-                self.trials[event.number] = Trial(
-                    event.number,
-                    request.round,
-                    request.worker,
-                    request.wants_start,
-                    event.parent,
-                    ShadowTrial((event.forward_flops + event.backward_flops, event.validation_flops)),
-                    epochs=None if event.follows is None else event.follows.epochs,
-                )
-                if event.parent is not None:
-                    self.descent.append((request.round, self.trials[event.parent].round))
-                self._check_architecture(event)
-                self.workers[request.worker].waiting.add(event.number)
-                self.workers[request.worker].vain = 0
+                self._proposed(event)
             case TrialRejected():
                 self.workers[self._answered(event.number).worker].vain += 1
             case TrialStarted():
@@ -216,15 +187,7 @@ class ShadowModel:
                 trial = self._current(event.trial, event.attempt)
                 self._lose(trial, counts=True)
             case TrialFailed():
-                trial = self._known(event.trial)
-                if trial.state == "waiting" and not self._has_weights(trial):
-                    self.workers[trial.made_for].waiting.discard(trial.number)
-                    trial.state = "withdrawn"
-                    return
-                if trial.state not in ("running", "lost"):
-                    raise BrokenLaw(LIMITS, f"trial {trial.number} is {trial.state}, and was given up", trial.number)
-                self._release(trial)
-                trial.state = "failed"
+                self._failed(event)
             case CheckpointDropped():
                 self._known(event.trial).shadow_trial.saved = 0
             case CheckpointWritten():
@@ -250,6 +213,56 @@ class ShadowModel:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} lost its {event.helper}, and was never there")
             case _:
                 assert_never(event)
+
+    def _begun(self, event: RunStarted) -> None:
+        self.started = event
+        limits, self._schedule = event.config["limits"], event.config["schedule"]
+        self.attempts, self.spares = limits["attempts"], limits["spares"]
+        self.silence, self.rejections = limits["silence_seconds"], limits["rejections"]
+
+    def _resumed(self, event: RunResumed) -> None:
+        if event.down_seconds != event.at - self.at:
+            raise BrokenLaw(TIME, f"down for {event.down_seconds!r} s, but {event.at - self.at!r} s went by")
+        self.ended = None
+        for number in list(self.workers):
+            self._worker_gone(number, counts=False)
+
+    def _joined(self, event: WorkerJoined) -> None:
+        if event.worker in self.seen:
+            raise BrokenLaw(PRESENT, f"worker {event.worker} came up twice")
+        self.seen.add(event.worker)
+        self.workers[event.worker] = Worker(self._rounds_for(event.host), event.host, event.ranks)
+
+    def _proposed(self, event: TrialProposed) -> None:
+        request = self._answered(event.number)
+        self._check_batch(event, request.position)
+        if event.parent is not None and not self._known(event.parent).shadow_trial.saved:
+            raise BrokenLaw(WEIGHTS, f"the parent of trial {event.number} is trial {event.parent}", event.number)
+        self.trials[event.number] = Trial(
+            event.number,
+            request.round,
+            request.worker,
+            request.wants_start,
+            event.parent,
+            ShadowTrial((event.forward_flops + event.backward_flops, event.validation_flops)),
+            epochs=None if event.follows is None else event.follows.epochs,
+        )
+        if event.parent is not None:
+            self.descent.append((request.round, self.trials[event.parent].round))
+        self._check_architecture(event)
+        self.workers[request.worker].waiting.add(event.number)
+        self.workers[request.worker].vain = 0
+
+    def _failed(self, event: TrialFailed) -> None:
+        trial = self._known(event.trial)
+        if trial.state == "waiting" and not self._has_weights(trial):
+            self.workers[trial.made_for].waiting.discard(trial.number)
+            trial.state = "withdrawn"
+            return
+        if trial.state not in ("running", "lost"):
+            raise BrokenLaw(LIMITS, f"trial {trial.number} is {trial.state}, and was given up", trial.number)
+        self._release(trial)
+        trial.state = "failed"
 
     def _count_epoch(self, trial: Trial) -> None:
         shadow = trial.shadow_trial

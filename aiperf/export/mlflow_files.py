@@ -101,18 +101,14 @@ def _of_run(record: RunRecord, store: Path) -> Iterator[File]:
     yield from _run(record, store, _run_id(record), record.title, status, (0.0, run.end), parameters, tags)
     folder = f"{STORE}/{experiment_of(record)}/{_run_id(record)}"
     yield from _metrics(record, folder, courses_of_run(record), results_of_run(record), run.end, 0)
-    best = record.report.architecture
-    graphs = {"start": record.started.start_graph, "best": None if best is None else best.graph}
-    for name, graph in graphs.items():
-        if graph is not None:
-            yield f"{folder}/artifacts/graph/{name}.json", [json.dumps(graph, indent=1).encode()]
+    for name, graph in record.graphs.items():
+        yield f"{folder}/artifacts/graph/{name}.json", [json.dumps(graph, indent=1).encode()]
     yield f"{folder}/artifacts/config.json", [json.dumps(run.config, indent=1, sort_keys=True).encode()]
 
 
 def _of_trial(record: RunRecord, store: Path, trial: Trial) -> Iterator[File]:
     facts = trial.facts
-    began = trial.proposal.at if facts.started is None else facts.started
-    ended = record.report.run.end if facts.ended is None else facts.ended
+    began, ended = record.span(trial)
     tags = {
         "mlflow.parentRunId": _run_id(record),
         "aiperf.simulated": str(record.report.run.is_simulated).lower(),

@@ -151,9 +151,8 @@ def _frozen(
     params, distributions = {"batch_size": batch_size}, {"batch_size": space.batch}
     if trial.own_kernel is not None:
         params["kernel_size"], distributions["kernel_size"] = trial.own_kernel, space.kernel
-    began = trial.proposal.at if trial.facts.started is None else trial.facts.started
-    if ended is None:
-        ended = record.report.run.end if trial.facts.ended is None else trial.facts.ended
+    began, settled = record.span(trial)
+    ended = settled if ended is None else ended
     return FrozenTrial(
         number=place,
         trial_id=place,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from aiperf.accounting.work_log import counts
 from aiperf.journal.events import (
@@ -100,6 +100,19 @@ class RunRecord:
     def milliseconds(self, at: float) -> int:
         """The same in whole milliseconds."""
         return round(1000 * self.unix(at))
+
+    def span(self, trial: Trial) -> tuple[float, float]:
+        """When a trial began and ended, in seconds since the run began: one that never started begins with its
+        proposal, one that was not settled ends with the journal."""
+        began, ended = trial.facts.started, trial.facts.ended
+        return trial.proposal.at if began is None else began, self.report.run.end if ended is None else ended
+
+    @property
+    def graphs(self) -> dict[str, dict[str, Any]]:
+        """The starting network, and the best where there is one, in the form of docs/graph-format.md."""
+        best = self.report.architecture
+        found = {"start": self.started.start_graph, "best": None if best is None else best.graph}
+        return {name: graph for name, graph in found.items() if graph is not None}
 
     def identity(self, *parts: object) -> str:
         """64 hexadecimal digits for a part of this run: the same whenever it is exported, another for every run."""

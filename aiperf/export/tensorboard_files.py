@@ -67,25 +67,20 @@ def _file(record: RunRecord, events: Iterable[Event]) -> list[bytes]:
 
 
 def _of_run(record: RunRecord) -> Iterator[Event]:
-    report = record.report
     yield _event(record, 0.0, 0, _experiment(record))
     facts = "\n".join(
         f"    {plain(name)}: {plain(str(value))}"
         for name, value in ({"run": record.title} | parameters_of_run(record) | results_of_run(record)).items()
     )
     yield _event(record, 0.0, 0, _text("run", facts))
-    best = report.architecture
-    graphs = {"graph/start": record.started.start_graph, "graph/best": None if best is None else best.graph}
-    for name, graph in graphs.items():
-        if graph is not None:
-            yield _event(record, report.run.end, 0, _text(name, _indented(json.dumps(graph, indent=1))))
+    for name, graph in record.graphs.items():
+        yield _event(record, record.report.run.end, 0, _text(f"graph/{name}", _indented(json.dumps(graph, indent=1))))
     yield from _courses(record, courses_of_run(record))
 
 
 def _of_trial(record: RunRecord, trial: Trial) -> Iterator[Event]:
-    facts, end = trial.facts, record.report.run.end
-    began = trial.proposal.at if facts.started is None else facts.started
-    ended = end if facts.ended is None else facts.ended
+    facts = trial.facts
+    began, ended = record.span(trial)
     start = SessionStartInfo(
         group_name=f"trial {facts.number}",
         start_time_secs=record.unix(began),

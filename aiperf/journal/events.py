@@ -22,6 +22,15 @@ tuning learns of them; 'network': it could not be built or launched; 'machine': 
 TunedBy = Literal["", "default", "startup", "tpe"]
 """How batch size and kernel size came about. 'default': not tuned; 'startup': drawn at random, since TPE knew of too little;
 'tpe': by its model."""
+COUNTS = (
+    "forward_flops",
+    "backward_flops",
+    "validation_flops",
+    "tensor_forward_flops",
+    "tensor_backward_flops",
+    "parameters",
+)
+"""Fields of a proposal that are counted on its network."""
 
 
 class Event(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.journal.events import (
+    COUNTS,
     AnyEvent,
     BatchReduced,
     CeilingMeasured,
@@ -312,7 +313,7 @@ class Validator:
             "a kernel size is tuned by someone",
             repr(event.tuned_by),
         )
-        for name in _COUNTS:
+        for name in COUNTS:
             whole(name, getattr(event, name), 0, LARGEST_COUNT)
         seconds("seconds", event.seconds)
         follows = event.follows
@@ -507,11 +508,3 @@ def _checked(event: NodeChecked) -> None:
 
 
 _CLOCKS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
-_COUNTS = (
-    "forward_flops",
-    "backward_flops",
-    "validation_flops",
-    "tensor_forward_flops",
-    "tensor_backward_flops",
-    "parameters",
-)

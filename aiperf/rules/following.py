@@ -6,7 +6,7 @@ weights, another batch or another network than the trial that it follows.
 
 from __future__ import annotations
 
-from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
+from aiperf.journal.events import COUNTS, ProposalRequested, TrialProposed, TrialRejected
 from aiperf.journal.messages import Proposed
 from aiperf.rules.agenda import Agenda
 from aiperf.rules.followed import FollowedTrial
@@ -16,15 +16,7 @@ from searchers.history import History
 
 FOLLOW = "follow"
 """The name of the searcher in the proposals of such a run."""
-SAME = (
-    "fingerprint",
-    "forward_flops",
-    "backward_flops",
-    "validation_flops",
-    "tensor_forward_flops",
-    "tensor_backward_flops",
-    "parameters",
-)
+SAME = ("fingerprint", *COUNTS)
 """Of a proposal, what is counted here and must be as it was counted there."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aiperf.journal.events import AnyEvent, TrialProposed, TrialRejected
+from aiperf.journal.events import COUNTS, AnyEvent, TrialProposed, TrialRejected
 from aiperf.journal.messages import Proposed
 from aiperf.rules.proposals import check
 from aiperf.rules.state import Run
@@ -23,14 +23,6 @@ from searchers.history import History
 
 LAW = "a trial's architecture, its fingerprint and its operations follow from its parent's and its morphs"
 GROWS = "an architecture has at least the operations and parameters of its parent, and is within the budget"
-COUNTS = (
-    "forward_flops",
-    "backward_flops",
-    "validation_flops",
-    "tensor_forward_flops",
-    "tensor_backward_flops",
-    "parameters",
-)
 COMPARED_NOT = frozenset({"at", "seconds"})
 CAME_LATER = frozenset({"own_kernel", "can_grow"})
 """Fields that schema 1 does not have."""

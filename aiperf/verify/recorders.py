@@ -10,10 +10,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from aiperf.accounting.work_log import WorkLog
-from aiperf.system.log import Look, Sample, Session, files, read_file
+from aiperf.system.log import Look, Sample, Session, read_file
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import Certainty, Checked
-from aiperf.verify.telemetry import FOLDER
+from aiperf.verify.recorded import looked_into
 
 LAW = "a recorder's time is the run's, by one clock"
 BEGINNING = "a recorder counts its time from the run's beginning by the wall clock"
@@ -31,14 +31,8 @@ SET_SECONDS = 3600.0
 def recorders(run: Path, work_log: WorkLog, numbers: Collection[int]) -> Checked:
     """Of a run's folder, where telemetry lies in it. `numbers`: which of its files, in their order."""
     notes = Notes("recorders", LAW, "sessions")
-    there = files(run / FOLDER)
-    if not there:
-        notes.not_checked = "no telemetry lies beside the journal"
-        return notes.checked()
-    if len(numbers) < len(there):
-        notes.not_checked = f"{len(there) - len(numbers)} of {len(there)} files (--all)"
     joined = {presence.worker: presence.joined for presence in work_log.presences}
-    for file in (file for place, file in enumerate(there) if place in numbers):
+    for file in looked_into(run, numbers, notes, "no telemetry lies beside the journal"):
         _file(notes, file, work_log, joined)
     return notes.checked()
 

@@ -15,14 +15,14 @@ import numpy as np
 
 from aiperf.accounting.intervals import Real
 from aiperf.accounting.work_log import WorkLog
-from aiperf.system.log import Damage, Sample, Session, files, read_file
+from aiperf.system.log import Damage, Sample, Session, read_file
 from aiperf.system.sampler import ProcessorTime
 from aiperf.system.summary import GAP_INTERVALS
 from aiperf.units import change, share
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import Checked
+from aiperf.verify.recorded import FOLDER, looked_into
 
-FOLDER = "telemetry"
 LAW = "telemetry samples the work that the journal tells of"
 MONOTONIC = "a recorder's clock never runs back"
 IDLE = "a device that trains is not idle"
@@ -74,17 +74,11 @@ class _Recorded:
 def telemetry(run: Path, work_log: WorkLog, numbers: Collection[int]) -> Checked:
     """Of a run's folder, where telemetry lies in it. `numbers`: which of its files, in their order."""
     notes = Notes("telemetry", LAW, "samples")
-    there = files(run / FOLDER)
-    chosen = [file for place, file in enumerate(there) if place in numbers]
-    if not there:
-        notes.not_checked = "none lies beside the journal: energy and utilisation are nowhere to be held to anything"
-        return notes.checked()
-    if len(chosen) < len(there):
-        notes.not_checked = f"{len(there) - len(chosen)} of {len(there)} files (--all)"
+    none = "none lies beside the journal: energy and utilisation are nowhere to be held to anything"
     joined = {presence.worker: presence for presence in work_log.presences}
     rows = work_log.intervals
     worker, start, end, busy = rows.worker, rows.start, rows.end, rows.busy
-    for file in chosen:
+    for file in looked_into(run, numbers, notes, none):
         for number, recorded in _read(file, notes).items():
             if number not in joined:
                 notes.add(

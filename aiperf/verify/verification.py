@@ -15,14 +15,14 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.journal import NAME
 from aiperf.side_processes import interrupts_held, side_processes
-from aiperf.system.log import files
 from aiperf.verify import sample as drawing
 from aiperf.verify.finding import Checked, Verification
 from aiperf.verify.lines import read_lines
+from aiperf.verify.recorded import telemetry_files
 from aiperf.verify.recorders import recorders
 from aiperf.verify.rules_again import Looked, follow
 from aiperf.verify.scores import scores
-from aiperf.verify.telemetry import FOLDER, telemetry
+from aiperf.verify.telemetry import telemetry
 
 LONG = 64 << 20
 """Bytes of a journal from which on two processes are worth their start."""
@@ -94,7 +94,7 @@ def _following(journal: Path, looked: Looked) -> Iterator[Callable[[], tuple[Che
 def _of_the_whole(journal: Path, work_log: WorkLog, chain: str, sample: int | None) -> tuple[Checked, ...]:
     """Checks of what all lines come to, and of what lies beside them."""
     folder = journal.parent
-    recorded = len(files(folder / FOLDER))
+    recorded = len(telemetry_files(folder))
     chosen = drawing.drawn(chain, recorded, None if sample is None else RECORDED)
     beside = telemetry(folder, work_log, chosen), recorders(folder, work_log, chosen)
     return scores(work_log, folder), *beside

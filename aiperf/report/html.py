@@ -9,7 +9,7 @@ import base64
 from collections.abc import Iterable, Sequence
 
 from aiperf import units
-from aiperf.report import changes, head, system, tables, words
+from aiperf.report import changes, head, machine_tables, system, tables, words
 from aiperf.report.beside import Beside
 from aiperf.report.document import HINT, document, listed, note, section, table, text, with_code
 from aiperf.report.facts import Report
@@ -38,7 +38,7 @@ SECTIONS = (
 def page(report: Report, pictures: Sequence[Picture], architecture: Picture, beside: Sequence[Beside] = ()) -> str:
     """The whole file. `pictures` are named as in SECTIONS; `architecture` is the best one, drawn; `beside`: of other runs."""
     by_name = {picture.name: picture for picture in pictures}
-    telemetry = tables.telemetry(report)
+    telemetry = machine_tables.telemetry(report)
     sections = [
         section("score", "Score over time", [_figure(by_name["score"]), table(tables.result(report))]),
         section("error", "Error over time", [_figure(by_name["error"])]),
@@ -64,7 +64,11 @@ def page(report: Report, pictures: Sequence[Picture], architecture: Picture, bes
         section(
             "system",
             "System",
-            [_nodes(report), _described(report), _beside([*tables.systems(report), tables.versions(report)])],
+            [
+                _nodes(report),
+                _described(report),
+                _beside([*machine_tables.systems(report), machine_tables.versions(report)]),
+            ],
         ),
         section("configuration", "Run and configuration", [table(tables.run(report)), _configuration(report)]),
     ]
@@ -210,7 +214,7 @@ def _front(report: Report) -> list[str]:
 
 
 def _energy(report: Report) -> list[str]:
-    shown = [each for each in (tables.energy(report), tables.energy_level(report)) if each is not None]
+    shown = [each for each in (machine_tables.energy(report), machine_tables.energy_level(report)) if each is not None]
     return [table(each) for each in shown] or ['<p class="empty">Power of the devices: not measured.</p>']
 
 
@@ -221,7 +225,7 @@ def _time(report: Report) -> str:
 
 
 def _nodes(report: Report) -> str:
-    checked = tables.nodes(report)
+    checked = machine_tables.nodes(report)
     return table(checked) if checked is not None else '<p class="empty">No node was checked by preflight.</p>'
 
 

@@ -24,7 +24,7 @@ from aiperf.errors import AiperfError, JournalDamaged
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.report import tables
+from aiperf.report import machine_tables, tables
 from aiperf.report.gather import gather
 from aiperf.report.text import closing_lines
 from aiperf.simulate.audit.random_runs import play, random_case
@@ -350,7 +350,14 @@ def test_whatever_is_written_anywhere_is_read_and_reported_or_refused_and_nothin
         assert "\n" not in str(refused)
     else:
         assert closing_lines(report)
-        for table in (tables.result, tables.time_lost, tables.trials, tables.systems, tables.run, tables.configuration):
+        for table in (
+            tables.result,
+            tables.time_lost,
+            tables.trials,
+            machine_tables.systems,
+            tables.run,
+            tables.configuration,
+        ):
             assert table(report)
         kept = work_log(read(folder))
         assert json.dumps(score(kept).flops_per_second) and curve(kept)

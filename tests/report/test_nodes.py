@@ -10,8 +10,8 @@ import pytest
 from aiperf.journal.events import AnyEvent, NodeChecked, RunStarted
 from aiperf.report.gather import gather
 from aiperf.report.html import page
+from aiperf.report.machine_tables import nodes
 from aiperf.report.plots import all_pictures
-from aiperf.report.tables import nodes
 from aiperf.report.write import best_drawn
 from aiperf.system import telemetry
 from aiperf.system.log import Log, Session

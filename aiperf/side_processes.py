@@ -26,7 +26,7 @@ def side_processes(number: int) -> Iterator[ProcessPoolExecutor]:
 @contextmanager
 def interrupts_held() -> Iterator[None]:
     """While processes are started, which a pool does as it is given work. Ctrl-C at a terminal goes to them too, and Python
-    answers it with a traceback where they have hardly begun: they are born with it held until they can end at it."""
+    answers it with a traceback where they have hardly begun: they are born with it held, until they can answer it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

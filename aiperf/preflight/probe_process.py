@@ -25,6 +25,7 @@ def main() -> None:
     if platform.system() == "Linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # held since its start: see `interrupts_held`
     while True:
         try:
             probe, setting = pipe.recv()

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from aiperf.preflight.reading import Probe, Reading, Setting, failed
+from aiperf.side_processes import interrupts_held
 
 _ROOT = Path(__file__).resolve().parents[2]
 """Where the packages lie: the process must find the same ones."""
@@ -55,7 +56,7 @@ class Prober:
 
     def _begin(self) -> Connection:
         self._pipe, theirs = Pipe()
-        with theirs:
+        with theirs, interrupts_held():
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "aiperf.preflight.probe_process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],

@@ -23,14 +23,14 @@ from aiperf.conf_folder import configuration_folder
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.storage_config import StorageConf
-from aiperf.option_limits import hold
+from aiperf.option_limits import MOST_MEMORY, hold
 from aiperf.option_paths import path_of
 from aiperf.option_records import Records, check_field, check_record
 from aiperf.option_words import Options, check, fields_of_records
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.system.description.form import SystemForm, filled
-from aiperf.train.trainer_config import TrainerConf
+from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
 from cluster.faults import FAULTS, FaultConf
 from cluster.kinds import CLUSTERS
 from cluster.place import ClusterConf
@@ -51,14 +51,14 @@ MISSING: Any = "???"
 class BudgetConf:
     """How far networks may grow; recorded in the journal, since a proposal depends on it."""
 
-    factor: float = field(default=4.0, metadata={"least": 1})
+    factor: float = field(default=4.0, metadata={"least": 1, "most": 10_000})
     """Forward operations and parameters: at most so many times the starting graph's."""
     memory_share: float = field(default=0.9, metadata={"above": 0, "most": 1})
     """Training memory: at most this share of the smallest accelerator's, at `batch` images."""
-    memory_bytes: int | None = field(default=None, metadata={"least": 1})
+    memory_bytes: int | None = field(default=None, metadata={"least": 1, "most": MOST_MEMORY})
     """Memory of the smallest accelerator; none: read on the nodes of the workers, where they have accelerators, else their
     memory divided by the ranks of a worker. Declared, no worker is refused for having less."""
-    batch: int = field(default=32, metadata={"least": 1, "unit": "images"})
+    batch: int = field(default=32, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
     """Images per accelerator at which training memory is reckoned."""
 
     def __post_init__(self) -> None:
@@ -67,13 +67,13 @@ class BudgetConf:
 
 @dataclass
 class BatchConf:
-    """Images per accelerator and step."""
+    """Images per accelerator and step; none is above 8192, and what is typed is at most a rank's training images."""
 
-    default: int = field(default=64, metadata={"least": 1, "unit": "images"})
-    """Before tuning begins."""
-    smallest: int | None = field(default=None, metadata={"least": 1, "unit": "images"})
+    default: int = field(default=64, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
+    """Before tuning begins; where a data set or a schedule has chosen it, at most a rank's training images."""
+    smallest: int | None = field(default=None, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
     """Tuning goes no lower; none: half of the largest that can be chosen, and at most the default."""
-    largest: int | None = field(default=None, metadata={"least": 1, "unit": "images"})
+    largest: int | None = field(default=None, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
     """Tuning goes no higher; none: training images / (20 · ranks). The measured ceiling bounds both."""
 
     def __post_init__(self) -> None:
@@ -97,7 +97,10 @@ class RunConf:
     system: SystemForm = field(default_factory=SystemForm)
     cluster: ClusterConf | None = None
     """Where to run: absent means this machine; otherwise +cluster=NAME."""
-    name: str | None = None
+    name: str | None = field(
+        default=None,
+        metadata={"form": (r"[\w.-]+", "part of a folder's name: letters, digits, '.', '_' and '-'")},
+    )
     """Second half of the run's folder, runs/<time>-<name>; none: the data set's name."""
     runs: str = "runs"
     """Folder of all runs."""

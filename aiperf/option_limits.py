@@ -5,7 +5,9 @@ A field says them in its metadata, as plain values, since `cluster` and `searche
     ranks: int | None = field(default=None, metadata={"least": 1})
 
 `least`, `above`, `most`, `below`: bounds of a number, or of each number of a list. `among`: the words that there are, or a
-function that says them. `fewest`: of a list's entries. `unit`: where the field's name does not say it. Every number is finite.
+function that says them. `form`: of a text, or of each text of a list: a regular expression that matches the whole of it, and
+the same in words with an example. `fewest`: of a list's entries. `unit`: where the field's name does not say it. Every number
+is finite.
 A field's type is its annotation; laws about several fields stand with their classes.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
@@ -22,10 +25,12 @@ from typing import Any
 from aiperf.errors import BadConfiguration
 
 BOUNDS = ("least", "above", "most", "below")
-KEYS = frozenset({*BOUNDS, "among", "fewest", "unit", "records"})
+KEYS = frozenset({*BOUNDS, "among", "form", "fewest", "unit", "records"})
 """All that a field's metadata may say. `records`: what a list of several classes holds (aiperf/config.py)."""
 WIDEST = 2**63 - 1
 """Of a whole number: journals are JSON that other programs read too."""
+MOST_MEMORY = 2**60
+"""Bytes of any memory: a thousand times the largest host's, and numbers made of it stay exact in a journal."""
 LONGEST_SECONDS = 366 * 86400
 """Of whatever is waited for, a run included."""
 _NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
@@ -48,6 +53,8 @@ class Limits:
         said = [self._numbers()] if self.is_number else []
         if among := self.among:
             said.append(f"{'' if said else 'is one of '}{', '.join(among)}")
+        if form := self.told.get("form"):
+            said.append(f"is {form[1]}")
         law = ", or ".join(said)
         fewest = self.told.get("fewest", 0)
         entries = [f"has at least {fewest} {'entry' if fewest == 1 else 'entries'}"] if fewest else []
@@ -93,7 +100,12 @@ class Limits:
         if isinstance(value, bool):
             return bool in self.types
         if isinstance(value, str):
-            return str in self.types and (self.among is None or value in self.among)
+            form: tuple[str, str] | None = self.told.get("form")
+            return (
+                str in self.types
+                and (self.among is None or value in self.among)
+                and (form is None or re.fullmatch(form[0], value) is not None)
+            )
         if isinstance(value, int):
             return self.is_number and -WIDEST <= value <= WIDEST and self._is_within(value)
         if isinstance(value, float):

@@ -38,6 +38,8 @@ ELSEWHERE = frozenset(
 )
 """On other machines too, whose homes are others."""
 PATHS = HERE | ELSEWHERE
+_HARMLESS = {"storage.journal": "shared"}
+"""What Hydra is given in the place of a path, where a path alone is no value of the option's form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def path_of(word: str) -> GivenPath | None:
     """The path that a word gives; None: it gives none, and is Hydra's to read.
 
     >>> path_of("runs=a, (1)"), path_of("runs=null"), path_of("seed=1")
-    (GivenPath(option='runs', value='a, (1)', for_hydra='runs=path'), None, None)
+    (GivenPath(option='runs', value='a, (1)', for_hydra='runs=/path'), None, None)
 
     Raises BadConfiguration: an empty one.
     """
@@ -64,7 +66,9 @@ def path_of(word: str) -> GivenPath | None:
         return None
     if not value:
         raise BadConfiguration(f"{option} is a path; found nothing after the equals sign of {word!r}")
-    return GivenPath(option, str(given_path(value)) if option in HERE else value, f"{key}=path")
+    return GivenPath(
+        option, str(given_path(value)) if option in HERE else value, f"{key}={_HARMLESS.get(option, '/path')}"
+    )
 
 
 def _is_quoted(value: str) -> bool:

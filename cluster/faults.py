@@ -8,13 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import get_args
 
+from cluster.place import LONGEST_SECONDS
+
 
 def _share(default: float) -> float:
     return field(default=default, metadata={"least": 0, "most": 1})
 
 
-def _positive(default: float) -> float:
-    return field(default=default, metadata={"above": 0})
+def _seconds(default: float) -> float:
+    return field(default=default, metadata={"least": 0.001, "most": LONGEST_SECONDS})
+
+
+def _factor(default: float) -> float:
+    return field(default=default, metadata={"least": 0.001, "most": 1_000_000})
 
 
 def _one_of(default: str, *others: str) -> str:
@@ -70,9 +76,9 @@ class NodeLostConf(FaultConf):
     """A host goes down with all its workers, and comes back."""
 
     kind: str = "node_lost"
-    every_seconds: float = _positive(200.0)
+    every_seconds: float = _seconds(200.0)
     """On average, somewhere in the cluster."""
-    back_seconds: float = _positive(60.0)
+    back_seconds: float = _seconds(60.0)
     """Until its workers come up again."""
 
 
@@ -83,7 +89,7 @@ class LateJoinConf(FaultConf):
     kind: str = "late_join"
     rate: float = _share(0.3)
     """Of all slots for workers."""
-    seconds: float = _positive(120.0)
+    seconds: float = _seconds(120.0)
     """At most."""
 
 
@@ -94,9 +100,9 @@ class FlapConf(FaultConf):
     kind: str = "flap"
     rate: float = _share(0.2)
     """Of all workers."""
-    up_seconds: float = _positive(60.0)
+    up_seconds: float = _seconds(60.0)
     """On average."""
-    away_seconds: float = _positive(15.0)
+    away_seconds: float = _seconds(15.0)
     """Until another comes up in its place."""
 
 
@@ -105,9 +111,9 @@ class AllGoneConf(FaultConf):
     """All workers go at once, and nobody comes up for a while."""
 
     kind: str = "all_gone"
-    at_seconds: float = _positive(150.0)
+    at_seconds: float = _seconds(150.0)
     """Since the run began."""
-    seconds: float = _positive(90.0)
+    seconds: float = _seconds(90.0)
     """Until workers come up again."""
 
 
@@ -118,7 +124,7 @@ class StragglerConf(FaultConf):
     kind: str = "straggler"
     rate: float = _share(0.25)
     """Of all workers."""
-    factor: float = _positive(4.0)
+    factor: float = _factor(4.0)
     """How much longer everything takes them."""
 
 
@@ -129,7 +135,7 @@ class WrongClockConf(FaultConf):
     kind: str = "wrong_clock"
     rate: float = _share(0.4)
     """Of all workers."""
-    factor: float = _positive(3.0)
+    factor: float = _factor(3.0)
     """At most so many times too fast, or too slow."""
 
 
@@ -178,7 +184,7 @@ class LateConf(FaultConf):
     kind: str = "late"
     rate: float = _share(0.2)
     """Of all words."""
-    seconds: float = _positive(20.0)
+    seconds: float = _seconds(20.0)
     """At most."""
 
 
@@ -189,7 +195,7 @@ class TwiceConf(FaultConf):
     kind: str = "twice"
     rate: float = _share(0.2)
     """Of all words."""
-    apart_seconds: float = _positive(10.0)
+    apart_seconds: float = _seconds(10.0)
     """At most."""
 
 
@@ -200,7 +206,7 @@ class OutOfOrderConf(FaultConf):
     kind: str = "out_of_order"
     rate: float = _share(0.3)
     """Of all words."""
-    seconds: float = _positive(0.5)
+    seconds: float = _seconds(0.5)
     """At most."""
 
 
@@ -238,7 +244,7 @@ class DriverDiesConf(FaultConf):
     kind: str = "driver_dies"
     rate: float = _share(0.01)
     """Of all appends, and of all orders."""
-    seconds: float = _positive(20.0)
+    seconds: float = _seconds(20.0)
     """On average, until the run is resumed."""
 
 
@@ -249,7 +255,7 @@ class DiskFullConf(FaultConf):
     kind: str = "disk_full"
     rate: float = _share(0.005)
     """Of all appends."""
-    seconds: float = _positive(30.0)
+    seconds: float = _seconds(30.0)
     """On average, until there is room again."""
 
 

@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import LONGEST_SECONDS, Head, Invited, NodesAsked, NodesConf, Place
+from cluster.place import LINE, LONGEST_SECONDS, WORD, Head, Invited, NodesAsked, NodesConf, Place, form
 
 REACHED = "aiperf: this host is ready"
 """What a host says when all that it needs is there."""
+HOST = r"(?P<name>(?:[\w.-]+@)?[A-Za-z0-9_\[][\w.:%\]-]*?)(?::(?P<slots>[1-9]\d*))?"
+HOST_IN_WORDS = "[USER@]HOST, or [USER@]HOST:SLOTS, as ssh takes it"
 FAULTS = {
     41: "has no such directory (cluster.directory), or not on a file system that both see",
     42: "failed in cluster.setup",
@@ -48,7 +50,7 @@ class HostsConf(NodesConf):
     trains only where it is in the list too. All share the run's folder."""
 
     kind: str = "hosts"
-    hosts: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS))
     """[USER@]HOST each, as ssh takes it; HOST:SLOTS as in horovodrun -H (see hostfile)."""
     hostfile: str | None = None
     """A file of mpirun or horovodrun instead: HOST slots=N in each line. Slots are said not to be honoured: a worker has all
@@ -57,17 +59,17 @@ class HostsConf(NodesConf):
     """The run begins with so many of them where others cannot be reached or have not joined; none: it needs them all."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long the hosts may take to join."""
-    address: str | None = None
+    address: str | None = field(default=None, metadata=form(WORD, "a name or an address, 10.0.0.1"))
     """Of this machine, as the hosts reach it; none: what its host name stands for."""
-    ssh: list[str] = field(default_factory=list)
+    ssh: list[str] = field(default_factory=list, metadata=form(LINE, "an argument of ssh, -p"))
     """More arguments of ssh, as they are: -p, 2222, -i, KEY, -F, FILE. Host keys are checked as your ssh checks them."""
     connect_seconds: int = field(default=10, metadata={"least": 1, "most": LONGEST_SECONDS})
     """How long ssh may take to reach a host."""
-    python: str | None = None
+    python: str | None = field(default=None, metadata=form(LINE, "the path of a program, /opt/venv/bin/python"))
     """The interpreter on the hosts; none: the path of this one."""
-    directory: str | None = None
+    directory: str | None = field(default=None, metadata=form(LINE, "the path of a folder, /home/me/aiperf"))
     """Where it is started there; none: the working directory here."""
-    setup: list[str] = field(default_factory=list)
+    setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of sh, module load cuda"))
     """Lines of sh that come first on each host: module load cuda."""
     again_seconds: float = field(default=600.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """A host that was lost is reached for again for so long, at growing intervals; 0: it is not."""
@@ -225,9 +227,9 @@ def of_hostfile(text: str, path: str) -> list[RemoteHost]:
 
 
 def _of_list(word: str, where: str = "cluster.hosts") -> RemoteHost:
-    found = re.fullmatch(r"(?P<name>(?:[\w.-]+@)?[A-Za-z0-9_\[][\w.:%\]-]*?)(?::(?P<slots>[1-9]\d*))?", word)
+    found = re.fullmatch(HOST, word)
     if found is None:
-        raise ValueError(f"a host is [USER@]HOST, or [USER@]HOST:SLOTS, as ssh takes it; found {word!r} in {where}")
+        raise ValueError(f"a host is {HOST_IN_WORDS}; found {word!r} in {where}")
     return RemoteHost(found["name"], None if found["slots"] is None else int(found["slots"]))
 
 

@@ -3,7 +3,6 @@ following them is thin (`cluster.kubernetes_job`)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -12,7 +11,17 @@ from typing import Any
 from cluster.kubernetes_job import KubernetesJob, as_yaml
 from cluster.manifests import kuberay, plain_jobs
 from cluster.manifests.asked import Asked
-from cluster.place import LONGEST_SECONDS, BatchConf, Demand, Existing, Head, NodesAsked, Place, Submission
+from cluster.place import (
+    LONGEST_SECONDS,
+    BatchConf,
+    Demand,
+    Existing,
+    Head,
+    NodesAsked,
+    Place,
+    Submission,
+    form,
+)
 
 OPERATORS = ("kuberay", "none")
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
@@ -21,7 +30,12 @@ _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _KEY = rf"({_SUBDOMAIN}/)?{_NAME}"
-_QUANTITY = r"[1-9][0-9]*(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?"
+_QUANTITY = r"[1-9][0-9]{0,14}(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?"
+_PATH = r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+"
+_DNS_NAME = "a name of lower case letters, digits, '-' and '.'"
+_DNS_LABEL = "a name of lower case letters, digits and '-'"
+_NODE_LABEL = (rf"{_KEY}=({_NAME})?", "a label of nodes, LABEL=VALUE")
+_PATH_IN_PODS = "an absolute path of letters, digits, '.', '_' and '-', /runs"
 _OF_THE_SYSTEM = ("dev", "etc", "proc", "sys", "tmp", "usr")
 _OWN_VARIABLES = ("RAY_AUTH_", "RAY_ADDRESS", "AIPERF_OPTIONS", "RAY_CLUSTER_", "KUBERAY_")
 
@@ -32,12 +46,12 @@ class KubernetesConf(BatchConf):
     running. Its folder lies on a claim that all its pods share; journal and report are fetched from there."""
 
     kind: str = "kubernetes"
-    image: str = ""
+    image: str = field(default="", metadata=form(r"[\w./:@-]*", "an image's name, registry.example.org/aiperf:1"))
     """The image that all pods run, with this package in it: see Dockerfile."""
     operator: str = field(default="kuberay", metadata={"among": OPERATORS})
     """kuberay: a RayJob, whose workers come and go by Ray's autoscaler; none: a Job for the head, and an indexed
     one for the workers."""
-    namespace: str = "default"
+    namespace: str = field(default="default", metadata=form(_LABEL, _DNS_LABEL))
     """It must be there."""
     max_workers: int = field(default=1, metadata={"least": 1})
     """Pods of workers, a node of Ray each; all of them are asked for as the run begins."""
@@ -49,45 +63,56 @@ class KubernetesConf(BatchConf):
     """How long they may take: new nodes, and images that are pulled."""
     accelerators: int = field(default=0, metadata={"least": 0})
     """Of each worker's pod."""
-    accelerator_resource: str = "nvidia.com/gpu"
+    accelerator_resource: str = field(
+        default="nvidia.com/gpu",
+        metadata=form(rf"{_SUBDOMAIN}/{_NAME}", "a resource's name, DOMAIN/NAME, nvidia.com/gpu"),
+    )
     """As the cluster's device plugin names them."""
     cpus: int = field(default=4, metadata={"least": 1})
     """Of each worker's pod: asked for and never exceeded; likewise below."""
-    memory: str = "16Gi"
-    shared_memory: str = "4Gi"
+    memory: str = field(default="16Gi", metadata=form(_QUANTITY, "a whole number with a unit, 16Gi"))
+    shared_memory: str = field(default="4Gi", metadata=form(_QUANTITY, "a whole number with a unit, 4Gi"))
     """/dev/shm of each pod; counted as its memory."""
     head_cpus: int = field(default=2, metadata={"least": 1})
     """Of the head's pod, which holds Ray's head and the driver, and trains nothing."""
-    head_memory: str = "8Gi"
-    runs_claim: str = "aiperf-runs"
+    head_memory: str = field(default="8Gi", metadata=form(_QUANTITY, "a whole number with a unit, 8Gi"))
+    runs_claim: str = field(default="aiperf-runs", metadata=form(_SUBDOMAIN, _DNS_NAME))
     """PersistentVolumeClaim that all pods can write to (ReadWriteMany): journals, checkpoints, reports."""
-    runs_path: str = "/runs"
+    runs_path: str = field(default="/runs", metadata=form(_PATH, _PATH_IN_PODS))
     """Where it stands in the pods."""
-    runs_size: str | None = None
+    runs_size: str | None = field(default=None, metadata=form(_QUANTITY, "a whole number with a unit, 500Gi"))
     """Make the claim, of this size, where it is not there; none: it is."""
-    storage_class: str | None = None
+    storage_class: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
     """Of a claim that is made; none: the cluster's default."""
-    data_claim: str | None = None
+    data_claim: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
     """Claim that holds the data set, read only; none: the data set is in the image, or made up."""
-    data_path: str = "/data"
+    data_path: str = field(default="/data", metadata=form(_PATH, _PATH_IN_PODS))
     """Where it stands in the pods: dataset.root=/data/imagenet."""
-    node_selector: list[str] = field(default_factory=list)
+    node_selector: list[str] = field(default_factory=list, metadata=form(*_NODE_LABEL))
     """LABEL=VALUE each, of nodes for workers."""
-    head_node_selector: list[str] = field(default_factory=list)
+    head_node_selector: list[str] = field(default_factory=list, metadata=form(*_NODE_LABEL))
     """The same for the head."""
-    tolerations: list[str] = field(default_factory=list)
+    tolerations: list[str] = field(
+        default_factory=list,
+        metadata=form(
+            rf"{_KEY}(=({_NAME})?)?(:({'|'.join(EFFECTS)}))?", "KEY[=VALUE][:EFFECT], nvidia.com/gpu:NoSchedule"
+        ),
+    )
     """KEY[=VALUE][:EFFECT] each, of all pods: nvidia.com/gpu:NoSchedule."""
     pull_policy: str = field(default="IfNotPresent", metadata={"among": PULL_POLICIES})
     """IfNotPresent, Always or Never."""
-    pull_secrets: list[str] = field(default_factory=list)
+    pull_secrets: list[str] = field(default_factory=list, metadata=form(_SUBDOMAIN, _DNS_NAME))
     """Secrets with which the image is pulled."""
-    service_account: str | None = None
+    service_account: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
     """Of the head, whose autoscaler asks for pods (kuberay); none: one is made with no more rights than that takes."""
-    token_secret: str | None = None
+    token_secret: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
     """Secret whose key auth_token holds Ray's token; none: KubeRay makes one; without KubeRay the driver does."""
     user: int = field(default=1000, metadata={"least": 1})
     """Number of the user and group that all containers run as, and that the claims' files belong to. Never root."""
-    env: list[str] = field(default_factory=list)
+    env: list[str] = field(
+        default_factory=list,
+        metadata=form(r"[A-Za-z_][A-Za-z0-9_]*=[^\x00\r\n]*", "NAME=VALUE in one line, NCCL_SOCKET_IFNAME=eth0"),
+    )
     """NAME=VALUE each, of all pods: NCCL_SOCKET_IFNAME=eth0. No secrets: whoever may read the job reads them."""
     restarts: int = field(default=3, metadata={"least": 0})
     """So often the job is begun anew after a loss of its head: the run goes on from its journal."""
@@ -97,11 +122,11 @@ class KubernetesConf(BatchConf):
     """A worker that the run does not ask for any more is ended after so long."""
     autoscaler: str = field(default="v2", metadata={"among": ("v1", "v2")})
     """Version of Ray's autoscaler: v2 or v1."""
-    ray_version: str | None = None
+    ray_version: str | None = field(default=None, metadata=form(r"[0-9]+\.[0-9]+\.[0-9]+", "three numbers, 2.60.0"))
     """Of the Ray in the image; none: that which is installed here."""
-    operator_namespace: str | None = None
+    operator_namespace: str | None = field(default=None, metadata=form(_LABEL, _DNS_LABEL))
     """Where KubeRay's operator runs, which the network policy lets in; none: wherever."""
-    metrics_namespace: str | None = None
+    metrics_namespace: str | None = field(default=None, metadata=form(_LABEL, _DNS_LABEL))
     """Where a Prometheus runs that may read the pods' metrics; none: nobody may."""
 
     def check(self) -> None:
@@ -150,24 +175,19 @@ class KubernetesConf(BatchConf):
 
     def _broken(self) -> Iterator[str]:
         """Every law that a value breaks."""
-        if not re.fullmatch(r"[\w./:@-]+", self.image):
+        if not self.image:
             yield f"cluster.image is the image that all pods run (docs/kubernetes.md builds one); found {self.image!r}"
         if not self.min_workers <= self.max_workers or not self.start_workers <= self.max_workers:
             yield (
                 "cluster.min_workers and cluster.start_workers are at most cluster.max_workers; found "
                 f"{self.min_workers}, {self.start_workers} and {self.max_workers}"
             )
-        for name, (pattern, law) in _FORMS.items():
-            value = getattr(self, name)
-            for one in value if isinstance(value, list) else [value]:
-                if one is not None and not re.fullmatch(pattern, one):
-                    yield f"cluster.{name} {law}; found {one!r}"
         for name in ("runs_path", "data_path"):
             path: str = getattr(self, name)
-            if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+", path) or path.split("/")[1] in _OF_THE_SYSTEM:
+            if path.split("/")[1] in _OF_THE_SYSTEM:
                 yield (
-                    f"cluster.{name} is an absolute path of letters, digits, '.', '_' and '-', and none of "
-                    f"{', '.join(f'/{each}' for each in _OF_THE_SYSTEM)}; found {path!r}"
+                    f"cluster.{name} is an absolute path in no folder of the system, of which "
+                    f"{', '.join(f'/{each}' for each in _OF_THE_SYSTEM)} are kept out; found {path!r}: take another, /runs"
                 )
         if _overlap(self.runs_path, self.data_path):
             yield f"cluster.runs_path and cluster.data_path lie apart; found {self.runs_path!r} and {self.data_path!r}"
@@ -201,27 +221,3 @@ def quantity(word: str) -> int:
 def _overlap(one: str, other: str) -> bool:
     first, second = PurePosixPath(one), PurePosixPath(other)
     return first.is_relative_to(second) or second.is_relative_to(first)
-
-
-_FORMS = {
-    "namespace": (_LABEL, "is a name of lower case letters, digits and '-'"),
-    "operator_namespace": (_LABEL, "is a name of lower case letters, digits and '-'"),
-    "metrics_namespace": (_LABEL, "is a name of lower case letters, digits and '-'"),
-    "runs_claim": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
-    "data_claim": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
-    "storage_class": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
-    "service_account": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
-    "token_secret": (_SUBDOMAIN, "is a name of lower case letters, digits, '-' and '.'"),
-    "pull_secrets": (_SUBDOMAIN, "are names of lower case letters, digits, '-' and '.'"),
-    "memory": (_QUANTITY, "is a whole number with a unit, 16Gi"),
-    "shared_memory": (_QUANTITY, "is a whole number with a unit, 4Gi"),
-    "head_memory": (_QUANTITY, "is a whole number with a unit, 8Gi"),
-    "runs_size": (_QUANTITY, "is a whole number with a unit, 500Gi"),
-    "accelerator_resource": (rf"{_SUBDOMAIN}/{_NAME}", "is named as DOMAIN/NAME, nvidia.com/gpu"),
-    "node_selector": (rf"{_KEY}=({_NAME})?", "are labels of nodes, LABEL=VALUE"),
-    "head_node_selector": (rf"{_KEY}=({_NAME})?", "are labels of nodes, LABEL=VALUE"),
-    "tolerations": (rf"{_KEY}(=({_NAME})?)?(:({'|'.join(EFFECTS)}))?", "are KEY[=VALUE][:EFFECT]"),
-    "env": (r"[A-Za-z_][A-Za-z0-9_]*=[^\x00\r\n]*", "are NAME=VALUE, a line each"),
-    "ray_version": (r"[0-9]+\.[0-9]+\.[0-9]+", "is three numbers, 2.60.0"),
-}
-"""Fields whose text Kubernetes would refuse, or would read as something else."""

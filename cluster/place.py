@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 LONGEST_SECONDS = 366 * 86400
 """Of whatever is waited for."""
+LINE = r"[^\x00\r\n]+"
+"""A regular expression of a text that is one line, and not empty."""
+BYTES = r"(?i:[1-9][0-9]{0,15}[KMGT](i?B)?)"
+"""Likewise of what `bytes_of` reads."""
+BYTES_IN_WORDS = "a number with K, M, G or T, of 1024 each: 80G"
+WORD = r"[^\s\x00]+"
+"""Likewise of one word."""
 HEAD_LOST = 3
 """The exit status of `python -m aiperf join` where the run's head has gone without ending its run."""
+
+
+def form(pattern: str, words: str) -> dict[str, tuple[str, str]]:
+    """The metadata of a field whose text, or each text of whose list, a pattern matches as a whole; `words` say the same."""
+    return {"form": (pattern, words)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,17 +292,12 @@ class ClusterConf:
 class NodesConf(ClusterConf):
     """What all places with machines have in common."""
 
-    accelerator: str | None = None
+    accelerator: str | None = field(default=None, metadata=form(LINE, "a model or a part of its name, H100"))
     """Model of the nodes' accelerators, or a part of its name, H100: a dry run says it, and a run on others ends before it
     begins. None: learnt from the nodes."""
-    accelerator_memory: str | None = None
+    accelerator_memory: str | None = field(default=None, metadata=form(BYTES, BYTES_IN_WORDS))
     """Of one accelerator, 80G: a dry run plans with it, and a run on others ends before it begins. None: learnt from the
     nodes."""
-
-    def check(self) -> None:
-        """See `ClusterConf.check`."""
-        if self.accelerator_memory is not None:
-            bytes_of("cluster.accelerator_memory", self.accelerator_memory)
 
     def nodes_asked(self) -> NodesAsked:
         """What is declared of the accelerators."""
@@ -337,9 +344,9 @@ def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
 
     Raises ValueError for any other word.
     """
-    found = re.fullmatch(r"([1-9][0-9]*)([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
+    found = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
     unit = (found and found[2].upper()) or default_unit
     if found is None or unit is None:
-        raise ValueError(f"{option} is a number with K, M, G or T, of 1024 each: 80G; found {word!r}")
+        raise ValueError(f"{option} is {BYTES_IN_WORDS}; found {word!r}: write it so")
     power: int = 1024 ** ("KMGT".index(unit) + 1)
     return int(found[1]) * power

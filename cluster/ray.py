@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cluster.place import LONGEST_SECONDS, Demand, Existing, NodesAsked, NodesConf, Place
+from cluster.place import LONGEST_SECONDS, Demand, Existing, NodesAsked, NodesConf, Place, form
 
 
 @dataclass
@@ -14,7 +14,13 @@ class RayConf(NodesConf):
     (RAY_AUTH_TOKEN, or the file that RAY_AUTH_TOKEN_PATH names). The driver must run on the head."""
 
     kind: str = "ray"
-    address: str = "auto"
+    address: str = field(
+        default="auto",
+        metadata=form(
+            r"auto|(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):[1-9][0-9]{0,4}",
+            "HOST:PORT of Ray's head, or auto on that host",
+        ),
+    )
     """HOST:PORT of its head; auto: the Ray of this host."""
     nodes: int = field(default=1, metadata={"least": 1})
     """So many nodes are waited for before the run begins; more may come at any time."""
@@ -26,12 +32,6 @@ class RayConf(NodesConf):
     """Processors of each node that is asked for, all of them."""
     ask_accelerators: int = field(default=0, metadata={"least": 0})
     """Accelerators of each node that is asked for, all of them."""
-
-    def check(self) -> None:
-        """See `ClusterConf.check`."""
-        super().check()
-        if not self.address:
-            raise ValueError("cluster.address is HOST:PORT of Ray's head, or auto on that host; found none")
 
     def nodes_asked(self) -> NodesAsked:
         """How many are waited for, and what is asked of the autoscaler; more may come."""

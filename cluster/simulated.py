@@ -21,11 +21,11 @@ else:
 class LinkConf:
     """One layer of the links between a worker's accelerators, in the α–β model: a message of n bytes takes α + n/β."""
 
-    width: int = field(default=8, metadata={"least": 0})
+    width: int = field(default=8, metadata={"least": 0, "most": 1_000_000})
     """How many groups of the layer below this one joins; the last layer joins whatever is left."""
     latency_seconds: float = field(default=5e-6, metadata={"least": 0, "most": LONGEST_SECONDS})
     """α, of one message."""
-    bytes_per_second: float = field(default=100e9, metadata={"above": 0})
+    bytes_per_second: float = field(default=100e9, metadata={"least": 1, "most": 1e18})
     """β, of one accelerator, one way."""
 
 
@@ -34,20 +34,20 @@ class SimulatedConf(ClusterConf):
     """No machines at all: workers under a virtual clock, with invented learning curves. Never ranked."""
 
     kind: str = "simulated"
-    workers: int = field(default=8, metadata={"least": 1})
+    workers: int = field(default=8, metadata={"least": 1, "most": 1_000_000})
     """Workers."""
-    accelerators: int = field(default=8, metadata={"least": 1})
+    accelerators: int = field(default=8, metadata={"least": 1, "most": 1_000_000})
     """Accelerators of each."""
-    workers_per_host: int = field(default=1, metadata={"least": 1})
+    workers_per_host: int = field(default=1, metadata={"least": 1, "most": 1_000_000})
     """Workers that are lost together when their host is."""
-    flops: float = field(default=47.5e12, metadata={"least": 1, "unit": "operations per second"})
+    flops: float = field(default=47.5e12, metadata={"least": 1, "most": 1e24, "unit": "operations per second"})
     """Operations per second that one accelerator reaches in training: the paper's 194.53 PFLOPS on 4096 Ascend 910."""
-    memory_bytes: int = field(default=32 * 2**30, metadata={"least": 1})
+    memory_bytes: int = field(default=32 * 2**30, metadata={"least": 1, "most": 2**60})
     """Memory of one accelerator. Training fills it as `morphism.cost` reckons, the least that a step can need: a real one, with
     its workspaces and fragments, holds smaller batches."""
     bytes_per_element: int = field(default=2, metadata={"least": 2, "most": 4})
     """Of an activation where trainer.precision=auto: 2 for accelerators with BF16 or FP16, 4 for those without."""
-    ceiling: int | None = field(default=None, metadata={"least": 8, "unit": "images"})
+    ceiling: int | None = field(default=None, metadata={"least": 8, "most": 8192, "unit": "images"})
     """The largest batch, in images per accelerator, that each worker says it can hold; none: what the memory holds, by
     trainer.ceiling_share."""
     step_seconds: float = field(default=0.002, metadata={"least": 0, "most": LONGEST_SECONDS})
@@ -61,7 +61,7 @@ class SimulatedConf(ClusterConf):
     """Layers of links, the nearest first: within four accelerators, between the fours of a host, between hosts."""
     overlap: float = field(default=0.7, metadata={"least": 0, "most": 1})
     """Share of the backward pass behind which the exchange of gradients can hide."""
-    input_share: float = field(default=0.01, metadata={"least": 0})
+    input_share: float = field(default=0.01, metadata={"least": 0, "most": 1000})
     """Waiting for images, as a share of a training step."""
     join_seconds: float = field(default=30.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long a worker takes to come up."""
@@ -73,9 +73,9 @@ class SimulatedConf(ClusterConf):
     """Building a trial's network."""
     compile_seconds: float = field(default=20.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Compiling it."""
-    weights_bytes_per_second: float = field(default=1e9, metadata={"above": 0})
+    weights_bytes_per_second: float = field(default=1e9, metadata={"least": 1, "most": 1e18})
     """How fast a parent's weights are read."""
-    checkpoint_bytes_per_second: float = field(default=20e9, metadata={"above": 0})
+    checkpoint_bytes_per_second: float = field(default=20e9, metadata={"least": 1, "most": 1e18})
     """How fast a checkpoint is copied while training stands still."""
     proposal_seconds: float = field(default=1.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """What a proposal takes on a worker's processor. Proposals are really made; the time that takes is measured, and not

@@ -17,7 +17,9 @@ from pathlib import Path
 
 from cluster.place import (
     HEAD_LOST,
+    LINE,
     LONGEST_SECONDS,
+    WORD,
     BatchConf,
     ClusterError,
     Head,
@@ -26,6 +28,7 @@ from cluster.place import (
     Place,
     Submission,
     bytes_of,
+    form,
 )
 
 SCRIPT = "slurm.sh"
@@ -64,11 +67,10 @@ HOPELESS = frozenset(
 """Reasons of squeue(1) for which a job would wait until an administrator changes the site's limits."""
 
 
-_FORMS = (
-    ("gpus_per_node", r"(\w[\w.-]*:)?[1-9]\d*(,(\w[\w.-]*:)[1-9]\d*)*", "8, or a100:8"),
-    ("time", r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|UNLIMITED|INFINITE", "12:30:00, or 1-12:00"),
-)
-"""Options of sbatch(1) whose text it would refuse only when the job is submitted."""
+_GPUS = r"(\w[\w.-]*:)?[1-9]\d{0,5}(,(\w[\w.-]*:)[1-9]\d{0,5})*"
+_TIME = r"\d{1,9}(:\d{1,9}){0,2}|\d{1,9}-\d{1,9}(:\d{1,9}){0,2}|UNLIMITED|INFINITE"
+_MEMORY = r"(?i:0|[1-9][0-9]{0,15}([KMGT](i?B)?)?)"
+_MOUNT = r"[^:,\r\n]+(:[^:,\r\n]+){1,2}"
 _OWN = (
     "job-name",
     "nodes",
@@ -101,40 +103,49 @@ class SlurmConf(BatchConf):
     """The run begins with so many where the others have not joined in time; none: it needs them all."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long the nodes may take to join."""
-    partition: str | None = None
+    partition: str | None = field(default=None, metadata=form(WORD, "one word as sbatch takes it, gpu, or gpu,long"))
     """None: the site's default; likewise below."""
-    account: str | None = None
-    qos: str | None = None
+    account: str | None = field(default=None, metadata=form(WORD, "one word as sbatch takes it"))
+    qos: str | None = field(default=None, metadata=form(WORD, "one word as sbatch takes it"))
     """Quality of service."""
-    constraint: str | None = None
+    constraint: str | None = field(default=None, metadata=form(WORD, "one word as sbatch takes it, a100&nvlink"))
     """Features that the nodes must have."""
     exclusive: bool = True
     """Whole nodes: what others compute on them would be measured too."""
-    gpus_per_node: str | None = None
+    gpus_per_node: str | None = field(default=None, metadata=form(_GPUS, "as sbatch takes it, 8, or a100:8"))
     """As sbatch takes it: 8, or a100:8. None: what the site gives with its nodes."""
     cpus_per_node: int | None = field(default=None, metadata={"least": 1})
     """None: with whole nodes all of them, else the site's default."""
-    memory_per_node: str | None = None
+    memory_per_node: str | None = field(
+        default=None,
+        metadata=form(_MEMORY, "a number with K, M, G or T, of 1024 each: 480G; megabytes without one; 0: all"),
+    )
     """As sbatch takes it, 480G; none: with whole nodes all of it, else the site's default."""
     margin_seconds: float = field(default=1800.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """The job's time limit is the run's declared time and so much for start-up and report."""
-    time: str | None = None
+    time: str | None = field(default=None, metadata=form(_TIME, "as sbatch takes it, 12:30:00, or 1-12:00"))
     """The time limit itself, as sbatch takes it; none: by margin_seconds."""
     signal_seconds: int = field(default=180, metadata={"least": 1, "most": 65535})
     """So long before the time limit the run is ended cleanly: its journal is closed, its report written."""
     requeue: bool = False
     """After the time limit or the loss of the first node the job is queued again, and the run goes on from its journal."""
-    modules: list[str] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list, metadata=form(WORD, "a module's name, cuda/12.4"))
     """Loaded on the nodes before anything else: module load …"""
-    setup: list[str] = field(default_factory=list)
+    setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of bash, source /opt/venv/bin/activate"))
     """Lines of bash that come next."""
-    container: str | None = None
+    container: str | None = field(
+        default=None, metadata=form(LINE, "an image as its runtime takes it, /images/aiperf.sqsh")
+    )
     """An image within which all of it runs."""
     container_runtime: str = field(default="pyxis", metadata={"among": ("pyxis", "apptainer")})
     """pyxis (srun --container-image), or apptainer."""
-    container_mounts: list[str] = field(default_factory=list)
+    container_mounts: list[str] = field(
+        default_factory=list, metadata=form(_MOUNT, "SOURCE:TARGET[:OPTIONS], /data:/data")
+    )
     """SOURCE:TARGET[:OPTIONS] each; the run's folder and the working directory are always there."""
-    extra: list[str] = field(default_factory=list)
+    extra: list[str] = field(
+        default_factory=list, metadata=form(r"--" + LINE, "a long option of sbatch, --mail-type=END")
+    )
     """More arguments of sbatch, as they are: --mail-type=END."""
     repeat: int = field(default=1, metadata={"least": 1})
     """So many equal runs, one after the other, as an array of jobs: how repeatable is the score?"""
@@ -147,9 +158,6 @@ class SlurmConf(BatchConf):
                 f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}; found {self.fewest_nodes}"
             )
         self.nodes_asked()
-        for name, pattern, example in _FORMS:
-            if (value := getattr(self, name)) is not None and not re.fullmatch(pattern, value):
-                raise ValueError(f"cluster.{name} is as sbatch takes it, {example}; found {value!r}: write it so")
         for word in self.extra:
             name = word.lstrip("-").partition("=")[0]
             if not word.startswith("--") or name in _OWN:
@@ -157,9 +165,6 @@ class SlurmConf(BatchConf):
                     f"cluster.extra holds long options of sbatch that the batch script does not set itself; found {word!r}: "
                     f"write --name=value, and not one of {', '.join(_OWN)}"
                 )
-        for name, value in self._directives("", Path(), 0.0):
-            if "\n" in value:
-                raise ValueError(f"an option of sbatch is one line; found {name} of {value!r}")
 
     def nodes_asked(self) -> NodesAsked:
         """What the job asks for. What the site gives by default is not known."""

@@ -52,14 +52,14 @@ class MorphismConf(SearcherConf):
 
     name: str = "morphism"
     """'morphism'."""
-    parents: int = field(default=6, metadata={"least": 1})
+    parents: int = field(default=6, metadata={"least": 1, "most": 100_000})
     """How many of the best parents are drawn for a proposal, the better the likelier."""
     candidates: int = field(default=128, metadata={"least": 1, "most": 100_000})
     """Children that are drawn and compared for a proposal, over all parents."""
     morphs: int = field(default=2, metadata={"least": 1, "most": 100})
     """The most morphs of a child; from 1 to this many are drawn."""
-    beta: float = field(default=2.0, metadata={"least": 0})
-    """Standard deviations in the upper confidence bound: 0 only exploits, larger explores more."""
+    beta: float = field(default=2.0, metadata={"least": 0, "most": 1000})
+    """Standard deviations in the upper confidence bound: 0 only exploits, larger explores more; at 1000 nothing else counts."""
 
     def build(self) -> Morphing:
         """The searcher."""
@@ -74,7 +74,7 @@ class EvolutionConf(SearcherConf):
 
     name: str = "evolution"
     """'evolution'."""
-    tournament: int = field(default=4, metadata={"least": 1})
+    tournament: int = field(default=4, metadata={"least": 1, "most": 100_000})
     """Trials drawn from the best 16, the best of which becomes the parent."""
     morphs: int = field(default=2, metadata={"least": 1, "most": 100})
     """The most morphs of a child; from 1 to this many are drawn."""
@@ -108,7 +108,7 @@ class TpeConf(HpoConf):
 
     name: str = "tpe"
     """'tpe'."""
-    startup_trials: int = field(default=10, metadata={"least": 0})
+    startup_trials: int = field(default=10, metadata={"least": 0, "most": 1_000_000})
     """Trials before which points are drawn at random."""
     candidates: int = field(default=24, metadata={"least": 1, "most": 100_000})
     """Points that TPE draws and compares."""

@@ -14,6 +14,8 @@ from aiperf.config import RunConf, configure, name_of_choice, records_of, schema
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import WIDEST, Limits, hold, limits_of
 from aiperf.option_paths import PATHS
+from aiperf.system.description.form import FIELDS as FORM
+from aiperf.system.description.form import SystemForm
 from aiperf.train.trainer_config import TrainerConf
 from cluster.simulated import SimulatedConf
 
@@ -35,8 +37,15 @@ FIELDS = [
     for name, limits in limits_of(schema).items()
     if f"{part}.{name}" not in CHOSEN and not (part in RECORDS and name == "kind")
 ]
-ANY_NUMBER = {"dataset.mean"}
-"""Fields of which every finite number makes sense."""
+FREE_TEXT = {
+    "announcement": "looked up in the log of announcements, which is asked before a run starts",
+    **{
+        f"system.{name}": "words for people, in a report"
+        for name in FORM
+        if limits_of(SystemForm)[name].types == (str,)
+    },
+}
+"""Fields that take whatever text is given, each with the reason."""
 
 
 def wrong(limits: Limits) -> list[Any]:
@@ -46,8 +55,8 @@ def wrong(limits: Limits) -> list[Any]:
     if limits.is_number:
         whole = float not in limits.types
         found += [math.nan, math.inf, -math.inf, WIDEST + 1, -WIDEST - 1]
-        found += [told["least"] - (1 if whole else 1e-6)] if "least" in told else []
-        found += [told["most"] + (1 if whole else 1e-3)] if "most" in told else []
+        found += [told["least"] - 1 if whole else math.nextafter(told["least"], -math.inf)] if "least" in told else []
+        found += [told["most"] + 1 if whole else math.nextafter(told["most"], math.inf)] if "most" in told else []
         found += [told[bound] for bound in ("above", "below") if bound in told]
         found += [1.5] if whole else []
         found += [True] if bool not in limits.types else []
@@ -57,6 +66,8 @@ def wrong(limits: Limits) -> list[Any]:
         found += [0, 1.0, "true"]
     if limits.types == (str,):
         found += [3, 1.5, False]
+    if "form" in told:
+        found += ["a\nb", "a\x00b"]
     if limits.of_list:
         entries = [[each] for each in found]
         return [*entries, "text", 3, *([[]] if told.get("fewest") else []), *([] if limits.or_none else [None])]
@@ -94,10 +105,19 @@ def test_every_field_refuses_what_lies_outside_its_limits_and_takes_what_lies_at
             hold(conf, part)
 
 
-def test_every_number_says_how_small_it_may_be() -> None:
-    numbers = {f"{part}.{name}": limits.told.keys() for part, _, name, limits in FIELDS if limits.is_number}
+def test_every_number_says_how_small_it_may_be_and_one_with_a_fraction_how_large() -> None:
+    numbers = {f"{part}.{name}".lstrip("."): limits for part, _, name, limits in FIELDS if limits.is_number}
 
-    assert {option for option, told in numbers.items() if not told & {"least", "above"}} == ANY_NUMBER
+    assert [option for option, limits in numbers.items() if not limits.told.keys() & {"least", "above"}] == []
+    unbounded = [option for option, limits in numbers.items() if not limits.told.keys() & {"most", "below"}]
+    assert [option for option in unbounded if float in numbers[option].types] == []
+
+
+def test_every_text_is_a_path_or_says_its_words_or_its_form_or_is_free_for_a_reason() -> None:
+    texts = {f"{part}.{name}".lstrip("."): limits for part, _, name, limits in FIELDS if limits.types == (str,)}
+    unsaid = {option for option, limits in texts.items() if not limits.told.keys() & {"among", "form"}}
+
+    assert unsaid - PATHS == FREE_TEXT.keys()
 
 
 @given(st.data())
@@ -136,9 +156,9 @@ def _typed(value: Any) -> str:
 def test_a_part_that_another_program_made_is_held_to_the_same_limits() -> None:
     conf = configure(["+cluster=simulated"])
 
-    with pytest.raises(BadConfiguration, match=r"cluster\.workers is at least 1; found 0"):
+    with pytest.raises(BadConfiguration, match=r"cluster\.workers lies between 1 and 1000000; found 0"):
         replace(conf, cluster=SimulatedConf(workers=0))
     with pytest.raises(BadConfiguration, match=r"cluster\.links has at least 1 entry; found \[\]"):
         replace(conf, cluster=SimulatedConf(links=[]))
-    with pytest.raises(BadConfiguration, match=r"trainer\.ranks is at least 1; found 0"):
+    with pytest.raises(BadConfiguration, match=r"trainer\.ranks lies between 1 and 65536; found 0"):
         TrainerConf(ranks=0)

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from aiperf.cli.graphs import add_graph_arguments, graph_of
+from aiperf.cli.numbers import add_number
 from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATION_IMAGES
-from aiperf.errors import BadConfiguration
 from aiperf.units import operations, size
 from morphism import KINDS, Cost, cost
 
@@ -24,20 +24,14 @@ OPTIONS = ""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The graph, and how to show it."""
     add_graph_arguments(parser)
-    parser.add_argument(
-        "--batch",
-        type=int,
-        default=32,
-        metavar="N",
-        help="images per accelerator, for the memory of training (default 32)",
+    add_number(
+        parser, "--batch", "images per accelerator, for the memory of training", default=32, least=1, most=1_000_000_000
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead: all figures per image, exact")
 
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Prints the table, or JSON; gives the exit status."""
-    if arguments.batch < 1:
-        raise BadConfiguration(f"--batch is at least 1; found {arguments.batch}")
     counted = cost(graph_of(arguments))
     if arguments.json:
         print(json.dumps(as_json(counted, arguments.batch), indent=2))

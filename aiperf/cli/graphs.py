@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from aiperf.cli.numbers import add_number
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.nearest import nearest
@@ -13,15 +14,12 @@ from morphism import STARTS, DamagedGraphFile, Graph, IllegalGraph, UnknownStart
 def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     """What says which graph is meant."""
     parser.add_argument("graph", metavar="NAME_OR_FILE", help=f"{', '.join(STARTS)}, or a graph's JSON file")
-    parser.add_argument(
-        "--image", type=int, metavar="N", help="edge of the images in pixels (default: what the network was made for)"
-    )
-    parser.add_argument(
-        "--channels", type=int, metavar="N", help="channels of the images (default: what the network was made for)"
-    )
-    parser.add_argument(
-        "--classes", type=int, metavar="N", help="number of classes (default: what the network was made for)"
-    )
+    for option, meaning, most in (
+        ("--image", "edge of the images in pixels", 16384),
+        ("--channels", "channels of the images", 65536),
+        ("--classes", "number of classes", 65536),
+    ):
+        add_number(parser, option, meaning, least=1, most=most, default_in_words="what the network was made for")
 
 
 def graph_of(arguments: argparse.Namespace) -> Graph:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiperf.cli.numbers import add_number
 from aiperf.cli.program import tell
 from aiperf.plain import plain
 
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="rules that each run must keep (`check`); none: the ranking's are counted",
     )
     parser.add_argument("--all", action="store_true", help="make every proposal again (verify), not a sample")
-    parser.add_argument("--most-bytes", type=int, metavar="N", help="what may be unpacked; none: 16 GiB")
+    add_number(parser, "--most-bytes", "what may be unpacked", least=1, default_in_words="16 GiB")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -6,7 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from aiperf.cli.numbers import add_number
 from aiperf.cli.program import as_called
+from aiperf.option_limits import LONGEST_SECONDS
 
 DESCRIPTION = """Makes this host a node of the run whose folder it is: the scripts of batch jobs call it, and whoever
 adds a host to a run that goes on. Ends with the run's head. All hosts must share the folder."""
@@ -17,8 +19,15 @@ OPTIONS = ""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, and how long its head is waited for."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder; its driver may come up later")
-    parser.add_argument(
-        "--patience", metavar="SECONDS", type=float, default=600.0, help="wait so long for its head (%(default).0f)"
+    add_number(
+        parser,
+        "--patience",
+        "wait so long for its head",
+        float,
+        metavar="SECONDS",
+        default=600.0,
+        least=0,
+        most=LONGEST_SECONDS,
     )
     parser.add_argument(
         "--rejoin",

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aiperf.cli.graphs import add_graph_arguments, graph_of
+from aiperf.cli.numbers import add_number
 from aiperf.errors import AiperfError
 from aiperf.rng import derive
 from aiperf.units import change, operations
@@ -27,16 +28,17 @@ OPTIONS = ""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The graph, how far it grows, and where that is written."""
     add_graph_arguments(parser)
-    parser.add_argument("--steps", type=int, default=20, metavar="N", help="morphs to apply (default 20)")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of the choice among the legal morphs (default 0)"
-    )
-    parser.add_argument(
+    add_number(parser, "--steps", "morphs to apply", default=20, least=0, most=1_000_000)
+    add_number(parser, "--seed", "of the choice among the legal morphs", default=0, least=0)
+    add_number(
+        parser,
         "--factor",
-        type=float,
-        default=4.0,
+        "budget: so many times the start's operations and parameters",
+        float,
         metavar="X",
-        help="budget: so many times the start's operations and parameters (default 4)",
+        default=4.0,
+        least=1,
+        most=10_000,
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`")
     parser.add_argument(

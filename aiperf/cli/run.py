@@ -27,7 +27,7 @@ from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, Ru
 from aiperf.journal.journal import NAME
 from aiperf.planning.declared import preview, require_declared, require_index, workers_expected
 from aiperf.planning.disk import require_place, require_room
-from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan
+from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
 from aiperf.planning.same_options import require_same
 from aiperf.planning.this_machine import this_machine
 from aiperf.submission.announced_run import require_announced
@@ -64,28 +64,42 @@ def _carried_out(words: Sequence[str]) -> int:
     if conf.resume is None and not has_jobs:  # a job's folder may lie on machines of its own
         require_place(conf.runs)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
-        return _simulated(conf)
+        return _simulated(conf, words)
+    if conf.resume is None and not has_jobs:
+        _require_local_journal(conf)
     if conf.resume is not None:
         return _resumed(conf)
     if conf.cluster is not None:
         if conf.dry_run:
-            return _previewed(conf, conf.cluster)
+            return _previewed(conf, conf.cluster, words)
         if conf.cluster.has_jobs:
             return batch.submit(conf, conf.cluster, words)
         check_options(conf)
         if conf.cluster.is_joined:
-            return _joined(conf, conf.cluster)
+            return _joined(conf, conf.cluster, words)
         _say(conf.cluster.notes())
-        return _begun(conf, _described(conf))
+        return _begun(conf, _described(conf), words)
     if conf.dry_run:
-        plan = make_plan(conf, this_machine(conf))
+        plan = _planned_here(conf, words)
         _require_room(plan, Path(conf.runs))
         say(describe_plan(plan).splitlines(), PLAN_INDENT)
         return 0
     with Phases().phase("looking at data set and machine"):
-        plan = make_plan(conf, this_machine(conf))
+        plan = _planned_here(conf, words)
         _require_room(plan, Path(conf.runs))
-    return _begun(conf, plan.dataset)
+    return _begun(conf, plan.dataset, words)
+
+
+def _planned_here(conf: RunConf, words: Sequence[str]) -> Plan:
+    plan = make_plan(conf, this_machine(conf))
+    require_batches(plan, words)
+    return plan
+
+
+def _require_local_journal(conf: RunConf) -> None:
+    """On the host of the driver alone, which is this one: a job's driver is on its first node."""
+    if (local := conf.storage.local_journal()) is not None:
+        require_place(str(local), "storage.journal", "storage.journal=local:FOLDER")
 
 
 def _described(conf: RunConf) -> DataSet:
@@ -93,15 +107,17 @@ def _described(conf: RunConf) -> DataSet:
         return describe_data(conf.dataset)
 
 
-def _previewed(conf: RunConf, cluster: ClusterConf) -> int:
+def _previewed(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
     """A dry run whose machines are still to come: of what is declared of them."""
     said = preview(conf, cluster.nodes_asked())
+    if said.plan is not None:
+        require_batches(said.plan, words)
     asked = cluster.asked_for(conf.schedule.duration_seconds)
     print(preview_in_words(said, asked, workers_expected(conf, cluster.nodes_asked()) or cluster.workers_in_words()))
     return 0
 
 
-def _joined(conf: RunConf, cluster: ClusterConf) -> int:
+def _joined(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
     """A new run on hosts that join this machine: its folder is there first, since they join through it."""
     folder = folder_of(conf, time.time()).absolute()
     if not cluster.wants_submission:
@@ -111,7 +127,7 @@ def _joined(conf: RunConf, cluster: ClusterConf) -> int:
     dataset = _described(conf)
     folder = make_folder(folder)
     try:
-        return _begun(conf, dataset, folder)
+        return _begun(conf, dataset, words, folder)
     except (HostNotReached, KeyboardInterrupt):
         with suppress(OSError):
             folder.rmdir()  # nothing has begun
@@ -138,13 +154,15 @@ def drive(words: Sequence[str], folder: Path) -> int:
             f"drive begins the run of a folder; found {shlex.join(words)}: leave dry_run and resume out"
         )
     require_announced(conf)
-    return _begun(conf, _described(conf), folder)
+    _require_local_journal(conf)
+    return _begun(conf, _described(conf), words, folder)
 
 
-def _simulated(conf: RunConf) -> int:
+def _simulated(conf: RunConf, words: Sequence[str]) -> int:
     from aiperf.simulate.session import open_run, simulate
 
     opening = open_run(conf)
+    require_batches(opening.plan, words)
     say(describe_plan(opening.plan).splitlines(), PLAN_INDENT)
     if conf.dry_run:
         return 0
@@ -176,7 +194,7 @@ def _resumed(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) 
     return _driven(found.conf, go_on, found.folder)
 
 
-def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
+def _begun(conf: RunConf, dataset: DataSet, words: Sequence[str], folder: Path | None = None) -> int:
     """A new run. The machine's libraries are loaded last: whatever is wrong with a configuration has been told before."""
     from aiperf.drive.machines import worker_shape
     from aiperf.drive.session import run_session
@@ -191,6 +209,7 @@ def _begun(conf: RunConf, dataset: DataSet, folder: Path | None = None) -> int:
         if conf.cluster is not None:
             require_declared(conf.cluster.nodes_asked(), conf.accelerators_per_worker, shape)
         plan = make_plan(conf, shape, dataset)
+        require_batches(plan, words)
         _require_room(plan, Path(conf.runs) if folder is None else folder)
         say(describe_plan(plan).splitlines(), PLAN_INDENT)
         phases.begin("asking for workers")

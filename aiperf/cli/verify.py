@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from aiperf.cli.numbers import add_number
+
 if TYPE_CHECKING:
     from aiperf.verify import Checked, Verification
 
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, how much of it, and how to show it."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, its name under runs/, or a journal file")
     parser.add_argument("--all", action="store_true", help="make every proposal again, not a sample")
-    parser.add_argument("--sample", type=int, metavar="N", help="how many (100)")
+    add_number(parser, "--sample", "how many", least=0, default_in_words="50")
     parser.add_argument(
         "--followed", metavar="RUN", help="the run that it follows (follow=), which its trials are held to"
     )
@@ -35,15 +37,12 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Prints what was checked and found; gives the exit status."""
     from pathlib import Path
 
-    from aiperf.errors import BadConfiguration
     from aiperf.journal.run_folder import run_folder
     from aiperf.verify import verify
     from aiperf.verify.sample import DEFAULT
 
     # not in add_arguments: every verb's --help would wait for what a verification loads
     sample = DEFAULT if arguments.sample is None else arguments.sample
-    if sample < 0:
-        raise BadConfiguration(f"--sample is a number of proposals, at least 0; found {sample}")
     path = Path(arguments.run)
     followed = None if arguments.followed is None else run_folder(arguments.followed)
     run = path if path.is_file() else run_folder(arguments.run)

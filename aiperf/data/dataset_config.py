@@ -62,7 +62,9 @@ class FilesConf(DataSetConf):
     index: str | None = None
     """What lies in its class folders, as `python -m aiperf prepare` writes it: a run reads that instead of listing them.
     None: aiperf-folders.index in the root, where it is there."""
-    fingerprint: str | None = None
+    fingerprint: str | None = field(
+        default=None, metadata={"form": ("[0-9a-f]{64}", "64 digits from 0 to f, as `prepare` prints them")}
+    )
     """A set of another fingerprint (`prepare` prints it) is refused. None: whatever lies in the root of the head; a run's
     workers are held to that in any case."""
     corrupt_limit: int = field(default=10, metadata={"least": 0, "unit": "images"})
@@ -71,10 +73,10 @@ class FilesConf(DataSetConf):
     """What is kept in this host's memory, one copy for all its processes. auto: decoded where the training images are small
     (up to 64 pixels, a quarter of the free memory), encoded where the files fit in half of it, none otherwise; decoded,
     encoded, none: just that. Centre crops for validation are kept decoded too, under auto, where they fit in a quarter."""
-    workers: int = field(default=0, metadata={"least": 0, "unit": "threads"})
+    workers: int = field(default=0, metadata={"least": 0, "most": 4096, "unit": "threads"})
     """Decoding threads of one process; 0: its share of its worker's cores."""
-    prefetch_batches: int = field(default=3, metadata={"least": 1})
-    """Batches that are decoded ahead of the step that needs them."""
+    prefetch_batches: int = field(default=3, metadata={"least": 1, "most": 1024})
+    """Batches that are decoded ahead of the step that needs them; each lies in memory."""
     decoder: str = field(default="auto", metadata={"among": get_args(Decoder)})
     """Of large images for an NVIDIA accelerator. auto: libjpeg-turbo, until NVIDIA DALI has been run on a GPU; dali, libjpeg:
     just that."""
@@ -155,15 +157,25 @@ class ImagesConf(FilesConf):
     crop: str = field(default="auto", metadata={"among": get_args(Crop)})
     """How training images are augmented. pad: pad by an eighth, crop, flip (CIFAR-10's way); resized: random resized crop of
     8–100 % and flip (ImageNet's way); auto: pad up to 64 pixels, resized above."""
-    mean: list[float] = field(default_factory=lambda: list(IMAGENET_MEAN), metadata={"fewest": 1})
+    mean: list[float] = field(
+        default_factory=lambda: list(IMAGENET_MEAN), metadata={"least": 0, "most": 1, "fewest": 1}
+    )
     """Mean of each channel, of pixels in 0..1."""
-    std: list[float] = field(default_factory=lambda: list(IMAGENET_STD), metadata={"above": 0, "fewest": 1})
+    std: list[float] = field(
+        default_factory=lambda: list(IMAGENET_STD), metadata={"least": 0.001, "most": 1, "fewest": 1}
+    )
     """Standard deviation of each channel, of pixels in 0..1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.channels not in (1, 3):
             raise BadConfiguration(f"dataset.channels is 3 (colour) or 1 (grey); found {self.channels!r}")
+        if self.cache == "decoded" and self.is_resized_crop:
+            raise BadConfiguration(
+                "dataset.cache=decoded keeps images at the network's size, of which no random resized crop can be cut; "
+                f"found it with dataset.crop={self.crop} and images of {self.image} pixels: take dataset.cache=encoded, or "
+                "dataset.crop=pad"
+            )
         if not len(self.mean) == len(self.std) == self.channels:
             raise BadConfiguration(
                 f"dataset.mean and dataset.std have one number for each of the {self.channels} channels; "
@@ -184,6 +196,14 @@ class ImagenetConf(FilesConf):
     name: str = "imagenet"
     format: str = field(default="folder", metadata={"among": get_args(Format)})
     """folder: class folders; webdataset: tar shards of NAME.jpg + NAME.cls, as `python -m aiperf prepare` packs them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cache == "decoded":
+            raise BadConfiguration(
+                "dataset.cache=decoded keeps images at the network's size, of which no random resized crop can be cut; found "
+                "it with dataset=imagenet, whose training images are cropped so: take dataset.cache=encoded"
+            )
 
     def published(self) -> DataSet:
         return DataSet(

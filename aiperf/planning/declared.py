@@ -15,6 +15,7 @@ from aiperf.data.description import DataSet
 from aiperf.data.survey import describe, is_indexed, is_seen
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
+from aiperf.planning.buildable import require_devices
 from aiperf.planning.plan import Plan, check_options, make_plan, starting_graph
 from aiperf.train.trainer_config import ranks_of_worker
 from aiperf.typed import command, option
@@ -77,6 +78,8 @@ def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
     """
     check_options(conf)
     worker = expected(conf, nodes)
+    if worker.accelerators is not None:
+        require_devices(conf, worker.accelerators)
     dataset, source = _dataset(conf)
     graph = None if dataset is None else starting_graph(conf, dataset)
     shape = worker.shape("declared")

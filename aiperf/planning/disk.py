@@ -90,13 +90,14 @@ def disk_needs(*, parameters: int, growth: float, kept: int, seconds: float, wor
     )
 
 
-def require_place(runs: str) -> Room:
+def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Room:
     """Tries whether the folder of all runs can be made and written: a file is, and goes again. Gives what is free there.
+    `option`: that names the folder, and as it is `typed`.
 
     Raises:
         BadConfiguration: it cannot; the message names the part of the path that is in the way.
     """
-    at = _nearest(Path(runs).absolute(), runs)
+    at = _nearest(Path(runs).absolute(), runs, option, typed)
     tried: str | None = None
     try:
         tried = tempfile.mkdtemp(prefix=".aiperf-tried-", dir=at)
@@ -107,8 +108,8 @@ def require_place(runs: str) -> Room:
         free = os.statvfs(at)
     except OSError as error:
         raise BadConfiguration(
-            f"runs is a folder that is written, and made where it is not there; {shown(at)} takes nothing "
-            f"({error.strerror}): make room, let this user write there, or name another (runs=FOLDER)"
+            f"{option} is a folder that is written, and made where it is not there; {shown(at)} takes nothing "
+            f"({error.strerror}): make room, let this user write there, or name another ({typed})"
         ) from error
     finally:
         if tried is not None:
@@ -116,15 +117,15 @@ def require_place(runs: str) -> Room:
     return Room(at, free.f_bavail * free.f_frsize, free.f_favail if free.f_files else None)
 
 
-def _nearest(path: Path, runs: str) -> Path:
+def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
     for place in (path, *path.parents):
         wrong = what_is_wrong_with(place)
         if wrong == "a directory":
             return place
         if wrong != "not there":
             raise BadConfiguration(
-                f"runs is a folder, made where it is not there; of {shown(runs)} {shown(place)} is {wrong or 'a file'}: "
-                "name another (runs=FOLDER)"
+                f"{option} is a folder, made where it is not there; of {shown(runs)} {shown(place)} is {wrong or 'a file'}: "
+                f"name another ({typed})"
             )
     raise AssertionError("the root of all folders is there")
 

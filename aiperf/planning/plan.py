@@ -9,8 +9,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.run_folder import run_folder
 from aiperf.nearest import nearest
+from aiperf.planning.buildable import require_devices, require_memory
 from aiperf.planning.following import Following, following, require_same_work
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import bounds
@@ -57,6 +58,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
         BadConfiguration, MissingData: what cannot become a run.
     """
     check_options(conf)
+    require_devices(conf, shape.accelerators)
     dataset = dataset or describe_data(conf.dataset)
     graph = starting_graph(conf, dataset)
     budget = Budget.of(
@@ -66,6 +68,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
         batch=conf.budget.batch,
     )
     _check_start(graph, budget)
+    require_memory(conf, graph, shape)
     plan = Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, shape.ranks), shape)
     return plan if conf.follow is None else _following(plan, conf.follow)
 
@@ -85,7 +88,6 @@ def check_options(conf: RunConf) -> None:
         BadConfiguration: an option that no run can have.
     """
     conf.schedule.check()
-    conf.storage.check()
     _folder_name(conf)
     if conf.metrics_port is not None:
         _check_metrics_port(conf)
@@ -232,6 +234,26 @@ def _check_start(graph: Graph, budget: Budget) -> None:
             f"memory at batch {budget.batch}, and {budget.memory_bytes} are allowed: "
             "lower budget.batch, or take a smaller start=…"
         )
+
+
+def require_batches(plan: Plan, words: Sequence[str]) -> None:
+    """Holds the batches that were typed to the images of a rank. `words`: those of the command line.
+
+    What a data set or a schedule has chosen is lowered to them, as the plan shows: the 448 images of `schedule=ranking` are
+    more than a rank has of a small set. What a user asks for is not.
+
+    Raises:
+        BadConfiguration: a batch above a rank's training images.
+    """
+    images, ranks = plan.dataset.training_images, plan.shape.ranks
+    typed = {word.lstrip("+").partition("=")[0] for word in words}
+    for each in fields(plan.conf.batch):
+        option, value = f"batch.{each.name}", getattr(plan.conf.batch, each.name)
+        if value is not None and value > images // ranks and typed & {option, "batch"}:
+            raise BadConfiguration(
+                f"a batch holds images of one rank, and of {images} training images each of {ranks} ranks has "
+                f"{images // ranks}; found {option}={value}: take at most {images // ranks}, or fewer ranks"
+            )
 
 
 def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from aiperf.config import RunConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
+from aiperf.planning.buildable import require_packages
 from aiperf.planning.worker_shape import accelerators_declared, shape_of
 from aiperf.system.describe import describe
 
@@ -32,5 +33,6 @@ def this_machine(conf: RunConf) -> WorkerShape:
                 f"without accelerators each rank and thread has a processor; found trainer.{option}={count}, and this machine "
                 f"has {system.usable_processors} to use: take at most so many, or leave it out"
             )
+    require_packages(conf, accelerators)
     source = f"this machine, {system.host}"
     return shape_of(system, accelerators, system.usable_processors, trainer, conf.budget.memory_bytes, source)

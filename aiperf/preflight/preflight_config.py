@@ -29,7 +29,7 @@ class PreflightConf:
     """A node's clock may be off the head's by so much. What it is off is taken out of its telemetry in any case."""
     free_bytes: int = field(default=2**28, metadata={"least": 0})
     """To be free in the run's folder and in the temporary one."""
-    disk_bytes_per_second: float = field(default=1e6, metadata={"least": 0})
+    disk_bytes_per_second: float = field(default=1e6, metadata={"least": 0, "most": 1e15})
     """Least rate of writing to the run's folder, fsync(2) included."""
     slow_share: float = field(default=0.8, metadata={"least": 0, "most": 1})
     """Of the median of three or more nodes with equal hardware: slower in matrix products or memory is a fault."""

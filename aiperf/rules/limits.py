@@ -26,15 +26,15 @@ class ScheduleConf:
         default_factory=lambda: [15, 30, 45, 60], metadata={"least": 1, "most": 1_000_000, "fewest": 1}
     )
     """Most epochs of a worker's round 1, 2, …; the last holds for all rounds after."""
-    patience: int = field(default=6, metadata={"least": 1, "unit": "epochs"})
+    patience: int = field(default=6, metadata={"least": 1, "most": 1_000_000, "unit": "epochs"})
     """Epochs without improvement after which a trial of round 1 ends."""
-    patience_step: int = field(default=2, metadata={"least": 0, "unit": "epochs"})
+    patience_step: int = field(default=2, metadata={"least": 0, "most": 1_000_000, "unit": "epochs"})
     """Added with each round."""
-    largest_patience: int = field(default=20, metadata={"least": 1, "unit": "epochs"})
+    largest_patience: int = field(default=20, metadata={"least": 1, "most": 1_000_000, "unit": "epochs"})
     """Patience grows no further."""
-    improvement: float = field(default=0.001, metadata={"least": 0})
-    """By how much validation cross-entropy must fall to count as improved."""
-    warmup_rounds: int = field(default=3, metadata={"least": 0})
+    improvement: float = field(default=0.001, metadata={"least": 0, "most": 10})
+    """By how much validation cross-entropy must fall to count as improved. It begins near ln(classes), 7 of 1000."""
+    warmup_rounds: int = field(default=3, metadata={"least": 0, "most": 1_000_000})
     """Rounds after which tuning begins."""
     stop: str = field(default="duration", metadata={"among": ("duration", "converged")})
     """duration; converged: the run ends before that once its score has come to rest (docs/benchmark.md), and is not ranked."""
@@ -69,21 +69,21 @@ class ScheduleConf:
 class LimitsConf:
     """What bounds a run besides its time."""
 
-    spares: int = field(default=1, metadata={"least": 0})
+    spares: int = field(default=1, metadata={"least": 0, "most": 100})
     """Proposals that stand by for each worker, for trials that end without warning or before the next proposal is there. They
     are asked for once a trial of the run has finished, and anew when they are used."""
-    attempts: int = field(default=3, metadata={"least": 1})
+    attempts: int = field(default=3, metadata={"least": 1, "most": 1_000_000})
     """Attempts of a trial that may end with its worker; then it is given up."""
     silence_seconds: float = field(default=600.0, metadata={"above": 0, "most": LONGEST_SECONDS})
     """A worker that says nothing for so long while it trains is regarded as gone."""
-    rejections: int = field(default=100, metadata={"least": 1})
+    rejections: int = field(default=100, metadata={"least": 1, "most": 1_000_000})
     """After so many requests of one worker in a row that came to nothing it asks once more for each trial that finishes. When
     that holds for all workers and nothing is under way, the search has nothing left to propose, and the run ends."""
     trials: int | None = field(default=None, metadata={"least": 1})
     """End after so many finished trials; none: with the time alone."""
     progress_seconds: float = field(default=5.0, metadata={"above": 0, "most": LONGEST_SECONDS})
     """How long an interval of work is to last, about; longer where there are many workers (progress_per_second)."""
-    progress_per_second: float = field(default=50.0, metadata={"above": 0})
+    progress_per_second: float = field(default=50.0, metadata={"least": 0.01, "most": 1_000_000})
     """So many intervals a second, of all workers together, are not exceeded by much: with more workers intervals widen."""
 
     def __post_init__(self) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aiperf.rules.search_space import STEPS
+from aiperf.train.trainer_config import LARGEST_BATCH
 from morphism import Graph, cost
 
 LEAST = 8
 """The smallest batch per accelerator, and the grain of all others."""
-LARGEST = 8192
-"""No batch above it is tried: from here on larger ones are no faster, and train worse."""
 
 
 def bounds(
@@ -46,9 +45,9 @@ def largest(fits: Callable[[int], bool]) -> int:
     (688, 0)
     """
     low, high = 0, LEAST
-    while high <= LARGEST and fits(high):
+    while high <= LARGEST_BATCH and fits(high):
         low, high = high, high * 2
-    high = min(high, LARGEST + LEAST)
+    high = min(high, LARGEST_BATCH + LEAST)
     while high - low > max(LEAST, low // 32):  # to 3 %: TPE moves well below the ceiling
         middle = (low + high) // 2 // LEAST * LEAST
         if fits(middle):

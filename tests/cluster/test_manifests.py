@@ -269,7 +269,10 @@ def test_two_runs_have_objects_of_two_names_that_the_api_takes(one: str, other: 
         ("cluster.memory=lots", "cluster.memory is a whole number with a unit, 16Gi; found 'lots'"),
         ("cluster.runs_path=/tmp/runs", "cluster.runs_path is an absolute path"),
         ("cluster.data_path=/runs/data", "cluster.runs_path and cluster.data_path lie apart"),
-        ("cluster.tolerations=['gpu:Never']", "cluster.tolerations are KEY[=VALUE][:EFFECT]; found 'gpu:Never'"),
+        (
+            "cluster.tolerations=['gpu:Never']",
+            "cluster.tolerations each is KEY[=VALUE][:EFFECT], nvidia.com/gpu:NoSchedule; found ['gpu:Never']",
+        ),
         ("cluster.env=['RAY_AUTH_TOKEN=1']", "cluster.env leaves out what the run or KubeRay sets"),
         ("cluster.namespace=Bench", "cluster.namespace is a name of lower case letters"),
     ],

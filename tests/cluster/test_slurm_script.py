@@ -128,7 +128,6 @@ def test_bash_hands_every_word_on_as_it_was_typed(folder: str, word: str, direct
         (SlurmConf(nodes=2, fewest_nodes=3), "cluster.fewest_nodes is between 1 and cluster.nodes, 2; found 3"),
         (SlurmConf(extra=["--time=3"]), "does not set itself|do not set itself|not set itself"),
         (SlurmConf(extra=["-N2"]), "long options"),
-        (SlurmConf(partition="a\nb"), "one line"),
     ],
 )
 def test_what_makes_no_job_is_refused(wrong: SlurmConf, law: str) -> None:

@@ -66,7 +66,7 @@ def test_where_a_journal_lies_is_said_in_one_of_two_ways() -> None:
     assert doctest.testmod(storage_config).failed == 0
     for wrong in ("local", "local:", "local:relative", "/scratch", ""):
         with pytest.raises(BadConfiguration, match=r"storage\.journal is 'shared', or 'local:FOLDER'"):
-            StorageConf(wrong).check()
+            StorageConf(wrong)
 
 
 def test_a_copy_follows_while_the_run_goes_on_and_is_whole_at_its_end(folder: Path, disk: Path) -> None:

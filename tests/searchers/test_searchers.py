@@ -189,8 +189,8 @@ def test_the_landscape_is_a_function_of_the_architecture_and_its_seed() -> None:
     ("searcher", "hpo", "law"),
     [
         (MorphismConf(candidates=0), TpeConf(), "searcher.candidates lies between 1 and 100000; found 0"),
-        (MorphismConf(beta=float("nan")), TpeConf(), "searcher.beta is at least 0 and finite; found nan"),
-        (EvolutionConf(tournament=0), TpeConf(), "searcher.tournament is at least 1"),
+        (MorphismConf(beta=float("nan")), TpeConf(), "searcher.beta lies between 0 and 1000; found nan"),
+        (EvolutionConf(tournament=0), TpeConf(), "searcher.tournament lies between 1 and 100000"),
         (RandomConf(morphs=0), TpeConf(), "searcher.morphs"),
         (RandomConf(), TpeConf(candidates=0), "hpo.candidates"),
     ],

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.train.attempt_sums import EpochClock, Reports, Span
-from aiperf.train.batch_sizes import LARGEST, LEAST, largest, smaller
+from aiperf.train.batch_sizes import LEAST, largest, smaller
 from aiperf.train.ceiling import largest_batch
 from aiperf.train.collectives.choice import choose
 from aiperf.train.collectives.collective import dense_view
 from aiperf.train.learning_rate import learning_rate
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
-from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
+from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf, ranks_of_worker
 from morphism import cost, start
 
 CPU = torch.device("cpu")
@@ -105,8 +105,8 @@ def test_a_starting_graph_that_fits_at_no_batch_is_refused_with_what_to_change()
 def test_the_largest_batch_is_found_to_3_percent_and_always_fits(most: int) -> None:
     found = largest(lambda batch: batch <= most)
 
-    assert found % LEAST == 0 and found <= min(most, LARGEST)
-    assert min(most, LARGEST) - found < max(LEAST, found // 32) + LEAST
+    assert found % LEAST == 0 and found <= min(most, LARGEST_BATCH)
+    assert min(most, LARGEST_BATCH) - found < max(LEAST, found // 32) + LEAST
 
 
 def test_no_precision_is_narrower_than_16_bits() -> None:

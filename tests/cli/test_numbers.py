@@ -1,0 +1,56 @@
+"""Every number that a verb takes has limits: its help shows them, and what lies outside is refused before the verb begins."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from aiperf.cli.arguments import VERBS, VerbModule, parser_of
+from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
+from aiperf.option_limits import WIDEST
+from aiperf.verify.sample import DEFAULT
+
+WRONG = ("nan", "inf", "-inf", "1e400", "many", "", str(WIDEST + 1), "-1", "1:2")
+"""What no number of a verb is: none is negative."""
+
+
+def parser(verb: str) -> argparse.ArgumentParser:
+    return parser_of(verb, cast(VerbModule, importlib.import_module(f"aiperf.cli.{verb}")))
+
+
+NUMBERS = [
+    (verb, action.option_strings[0])
+    for verb in VERBS
+    for action in parser(verb)._actions
+    if action.type not in (None, Path, given_path)
+]
+
+
+def test_there_are_some_and_none_is_read_without_limits() -> None:
+    assert ("morph", "--factor") in NUMBERS and ("join", "--patience") in NUMBERS
+    assert [verb for verb in VERBS for action in parser(verb)._actions if action.type in (int, float)] == []
+
+
+@pytest.mark.parametrize(("verb", "option"), NUMBERS)
+def test_what_lies_outside_is_refused_with_law_offence_and_remedy_and_help_shows_the_law(
+    verb: str, option: str
+) -> None:
+    (action,) = [each for each in parser(verb)._actions if option in each.option_strings]
+    for word in WRONG:
+        with pytest.raises(BadConfiguration) as refused:
+            parser(verb).parse_known_args([f"{option}={word}", "a", "b"])
+        assert str(refused.value).startswith(f"{option} takes a ")
+        assert str(refused.value).endswith(f"; found {word!r}: give such a one, or leave it out")
+        law = str(refused.value).partition(" that ")[2].partition("; found")[0].removeprefix("is ")
+        assert action.help is not None and law in action.help
+
+
+def test_the_help_of_verify_names_the_sample_that_it_takes() -> None:
+    (action,) = [each for each in parser("verify")._actions if each.dest == "sample"]
+
+    assert action.help is not None and f"default {DEFAULT}" in action.help

@@ -120,19 +120,18 @@ def test_every_text_is_a_path_or_says_its_words_or_its_form_or_is_free_for_a_rea
     assert unsaid - PATHS == FREE_TEXT.keys()
 
 
-@given(st.data())
-@settings(max_examples=30, derandomize=True)
-def test_on_the_command_line_a_value_outside_is_refused_with_law_offence_and_remedy(data: st.DataObject) -> None:
-    part, schema, name, limits = data.draw(st.sampled_from([field for field in FIELDS if field[0] not in RECORDS]))
-    value = data.draw(st.sampled_from([each for each in wrong(limits) if each != {}]))
+def is_refused_where_it_is_typed(part: str, schema: type[Any], name: str, limits: Limits, value: Any) -> None:
+    """A value that a field does not take, as a word of a command line; some are values again once they are typed."""
     option = f"{part}.{name}" if part else name
     chosen = name_of_choice(schema)
     choice = [] if chosen is None else [f"{'+' if part == 'cluster' else ''}{part}={chosen}"]
-    if limits.types == (str,) and (isinstance(value, list) == limits.of_list) and value is not None:
-        return  # whatever is written is text
+    if limits.types == (str,) and value is not None:
+        texts = [_typed(each).strip("'") for each in (value if isinstance(value, list) else [value])]
+        if isinstance(value, list) == limits.of_list and limits.take(texts if limits.of_list else texts[0]):
+            return  # whatever is written is text
     if limits.types == (float,) and isinstance(value, int) and abs(value) > WIDEST:
         return  # read as a number with a fraction, which has no such bound
-    if option in PATHS and value is not None:
+    if option in PATHS and value is not None and limits.take(_typed(value)):
         return  # a path is whatever is written, '[]' too
     if limits.types == (bool,) and value in (0, 1, "true"):
         return  # as a command line takes them
@@ -144,13 +143,36 @@ def test_on_the_command_line_a_value_outside_is_refused_with_law_offence_and_rem
     assert option in said and "; found " in said and ": " in said.partition("; found ")[2], said
 
 
+TYPED = [field for field in FIELDS if field[0] not in RECORDS]
+"""Fields that a command line sets."""
+
+
+@given(st.data())
+@settings(max_examples=30, derandomize=True)
+def test_on_the_command_line_a_value_outside_is_refused_with_law_offence_and_remedy(data: st.DataObject) -> None:
+    part, schema, name, limits = data.draw(st.sampled_from(TYPED))
+    is_refused_where_it_is_typed(
+        part, schema, name, limits, data.draw(st.sampled_from([each for each in wrong(limits) if each != {}]))
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("field", TYPED, ids=lambda field: f"{field[1].__name__}.{field[2]}")
+def test_on_the_command_line_each_field_refuses_every_value_outside(
+    field: tuple[str, type[Any], str, Limits],
+) -> None:
+    for value in wrong(field[3]):
+        if value != {}:
+            is_refused_where_it_is_typed(*field, value)
+
+
 def _typed(value: Any) -> str:
     """As it is typed on a command line."""
     if isinstance(value, list):
         return f"[{','.join(map(_typed, value))}]"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return f"'{value}'" if value == "no such word" else str(value)
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 def test_a_part_that_another_program_made_is_held_to_the_same_limits() -> None:

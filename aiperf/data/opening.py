@@ -133,11 +133,6 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
 
 def _keeps_pixels(conf: ImagesConf, description: DataSet) -> bool:
     if conf.cache == "decoded":
-        if conf.is_resized_crop:
-            raise BadConfiguration(
-                "dataset.cache=decoded keeps images at the network's size, of which no random resized crop can be cut; "
-                "use dataset.cache=encoded, or dataset.crop=pad"
-            )
         return True
     images = description.training_images + description.validation_images
     pixels = images * conf.image**2 * conf.channels

@@ -12,16 +12,14 @@ import os
 from collections.abc import Iterator
 
 from aiperf.config import RunConf
-from aiperf.data.dataset_config import FilesConf
+from aiperf.data.dataset_config import FilesConf, SyntheticConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
 from aiperf.train.batch_sizes import LEAST, nothing_fits
 from aiperf.train.fused import missing as fusion_missing
 from aiperf.train.trainer_config import ELEMENT_BYTES
+from aiperf.units import size
 from morphism import Graph, cost
-
-NARROWEST = min(ELEMENT_BYTES.values())
-"""Bytes of an element that trainer.precision=auto may come to."""
 
 
 def accelerators_of(conf: RunConf, accelerators: int) -> int:
@@ -77,17 +75,32 @@ def _has_dali() -> bool:
 
 
 def require_memory(conf: RunConf, graph: Graph, shape: WorkerShape) -> None:
-    """Raises BadConfiguration where the starting graph fits at no batch into the share of a rank's memory that it may fill.
+    """Raises BadConfiguration where the starting graph fits at no batch into the share of a rank's memory that it may fill, or
+    a set that is made up in the host's memory does not fit there.
 
-    By the model of `morphism.cost`, and with the narrowest elements where the precision is measured: what is refused here
-    cannot be trained; what is not may still be too large.
+    By the model of `morphism.cost`, and in whatever precision needs least where it is measured: what is refused here cannot be
+    trained; what is not may still be too large.
     """
     memory = conf.trainer.memory_limit_bytes
     if memory is None and conf.budget.memory_bytes is None:
         memory = shape.memory_bytes
     if memory is None:
         return  # the budget's is declared, and nobody has said what a rank has
-    element = ELEMENT_BYTES.get(conf.trainer.precision, NARROWEST)
+    chosen = ELEMENT_BYTES.get(conf.trainer.precision)
+    elements = sorted(set(ELEMENT_BYTES.values())) if chosen is None else [chosen]
     allowed = int(memory * conf.trainer.ceiling_share)
-    if cost(graph).training_memory(LEAST, element) > allowed:
-        raise BadConfiguration(nothing_fits(graph, element, allowed))
+    data = conf.dataset
+    if (
+        not accelerators_of(conf, shape.accelerators)
+        and isinstance(data, SyntheticConf)
+        and data.opening_bytes > memory
+    ):
+        raise BadConfiguration(
+            f"each rank makes the synthetic set up in its memory; with dataset.image={data.image}, dataset.channels="
+            f"{data.channels}, dataset.classes={data.classes} and dataset.training_images={data.training_images} that takes "
+            f"some {size(data.opening_bytes)}, and a rank has {size(memory)}: take less of these, or fewer ranks"
+        )
+    # copies of the weights in 16 bits can take more than narrower activations save: any precision that fits will do
+    needed = {each: cost(graph).training_memory(LEAST, each) for each in elements}
+    if min(needed.values()) > allowed:
+        raise BadConfiguration(nothing_fits(graph, min(needed, key=lambda each: needed[each]), allowed))

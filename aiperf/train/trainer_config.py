@@ -68,7 +68,7 @@ class TrainerConf:
     learning_rate: float = field(default=0.1, metadata={"least": 1e-12, "most": 1000})
     """At the beginning of a trial; falls linearly. Weights are FP32: by a smaller rate none changes, by a larger one the first
     step overwrites them all (the largest published ones, of LARS, are some tens)."""
-    decay_epochs: int | None = field(default=60, metadata={"least": 1, "most": 1_000_000})
+    decay_epochs: int | None = field(default=60, metadata={"least": 1, "most": 1_000_000_000})
     """Epochs after which the learning rate would reach zero; shorter rounds keep the slope. None: the epochs of the schedule's
     last round, as a run's configuration then says (schedule=quick)."""
     momentum: float = field(default=0.9, metadata={"least": 0, "most": 0.9999})
@@ -80,7 +80,7 @@ class TrainerConf:
     """Multiply the learning rate by global batch / reference batch (Goyal et al., arXiv:1706.02677)."""
     reference_batch: int = field(default=256, metadata={"least": 1, "most": 2**31, "unit": "images"})
     """The global batch for which `learning_rate` is meant, where it is scaled."""
-    warmup_epochs: int = field(default=5, metadata={"least": 0, "most": 1_000_000})
+    warmup_epochs: int = field(default=5, metadata={"least": 0, "most": 1_000_000_000})
     """Of each trial, in which a learning rate that is scaled up rises from `learning_rate` to its scale; 0: none."""
     fp16_compression: bool = False
     """Gradients travel between ranks as 16-bit floats. (Horovod takes no bfloat16 tensors.)"""

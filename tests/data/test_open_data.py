@@ -152,7 +152,7 @@ def test_a_misspelt_choice_is_refused_with_the_right_ones() -> None:
 
 
 def test_random_resized_crops_cannot_be_kept_decoded(large: Path) -> None:
-    with pytest.raises(BadConfiguration, match=r"cache=decoded .*use dataset.cache=encoded"):
+    with pytest.raises(BadConfiguration, match=r"cache=decoded .*take dataset.cache=encoded"):
         open_data(ImagenetConf(root=str(large), cache="decoded"))
 
 

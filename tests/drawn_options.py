@@ -1,0 +1,70 @@
+"""Configurations drawn from the limits that stand beside the fields: what a field takes, its edges more often than chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from aiperf.errors import BadConfiguration
+from aiperf.option_limits import WIDEST, Limits, limits_of
+
+
+def values(limits: Limits) -> st.SearchStrategy[Any]:
+    """Everything that a field takes."""
+    told = limits.told
+    kinds: list[st.SearchStrategy[Any]] = []
+    if int in limits.types or float in limits.types:
+        whole = float not in limits.types
+        least = told.get("least", told.get("above", -WIDEST))
+        most = told.get("most", told.get("below", WIDEST))
+        edges = [told[each] for each in ("least", "most") if each in told]
+        edges += [math.nextafter(told["above"], math.inf)] if "above" in told else []
+        edges += [math.nextafter(told["below"], -math.inf)] if "below" in told else []
+        near = min(most, least + 16)
+        if whole:
+            kinds += [st.sampled_from(edges), st.integers(least, near), st.integers(least, most)]
+        else:
+            kinds += [
+                st.sampled_from([float(each) for each in edges]),
+                st.floats(least, most, exclude_min="above" in told, exclude_max="below" in told),
+            ]
+    if limits.among:
+        kinds.append(st.sampled_from(sorted(limits.among)))
+    elif "form" in told:
+        kinds.append(st.from_regex(told["form"][0], fullmatch=True).filter(lambda text: text.isascii()))
+    if bool in limits.types:
+        kinds.append(st.booleans())
+    one = st.one_of(kinds)
+    if limits.of_list:
+        return st.lists(one, min_size=told.get("fewest", 0), max_size=3)
+    return one | st.none() if limits.or_none else one
+
+
+def fields_drawn(schema: type[Any], skip: Collection[str] = (), most: int = 4) -> st.SearchStrategy[dict[str, Any]]:
+    """Some fields of a dataclass, each with a value that it takes. Records of lists and free text stay as they are."""
+    known = {
+        name: limits
+        for name, limits in limits_of(schema).items()
+        if name not in skip and (limits.types != (str,) or limits.told.keys() & {"among", "form"})
+        if all(kind in (int, float, bool, str) for kind in limits.types)
+    }
+    if not known:
+        return st.just({})
+    chosen = st.lists(st.sampled_from(sorted(known)), unique=True, max_size=most)
+    return chosen.flatmap(lambda names: st.fixed_dictionaries({name: values(known[name]) for name in names}))
+
+
+def drawn(schema: type[Any], skip: Collection[str] = (), most: int = 4, **fixed: Any) -> st.SearchStrategy[Any]:
+    """A dataclass of which each field is as it takes it; what its fields make together may be refused, and is None then."""
+
+    def made(told: dict[str, Any]) -> Any:
+        try:
+            return replace(schema(**fixed), **told)
+        except BadConfiguration:
+            return None
+
+    return fields_drawn(schema, {*skip, *fixed}, most).map(made)

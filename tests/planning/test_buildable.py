@@ -104,13 +104,7 @@ def is_buildable_plan(data: st.DataObject) -> None:
     try:
         plan = make_plan(conf, SHAPE)
         require_batches(plan, [f"{word}=1" for word in words])
-    except BadConfiguration as refused:
-        assert (
-            "found" in str(refused)
-            or "allowed" in str(refused)
-            or "may be used" in str(refused)
-            or "takes" in str(refused)
-        )
+    except BadConfiguration:
         return
     line = msgspec.json.encode(first_event(plan, "a run", 1.0))
     read = msgspec.json.decode(line, type=RunStarted)

@@ -32,7 +32,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     with api_server(tmp_path) as (there, config):
         monkeypatch.setenv("KUBECONFIG", str(config))
-        monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
+        # read from the environment when the library is first imported, in whichever test that was
+        for place in ("kubernetes.config", "kubernetes.config.kube_config"):
+            monkeypatch.setattr(f"{place}.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
         yield there
 
 

@@ -41,7 +41,7 @@ from tests.drawn_options import drawn
 
 SHAPE = WorkerShape(source="a test", device="a processor", accelerators=0, ranks=2, cores=2, memory_bytes=4 << 30)
 LEAST_EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 USUAL = configure([])
 
 

@@ -75,7 +75,7 @@ def test_a_trainer_that_is_accepted_is_built(trainer: TrainerConf | None) -> Non
 
 @pytest.mark.slow
 @given(drawn(TrainerConf, most=8))
-@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_many_trainers_that_are_accepted_are_built(trainer: TrainerConf | None) -> None:
     is_built(trainer)
 

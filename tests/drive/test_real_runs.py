@@ -28,6 +28,7 @@ from aiperf.journal.events import (
     RunStarted,
     TrialFinished,
     TrialLost,
+    TrialPrepared,
     TrialStarted,
     WorkerJoined,
     WorkerLost,
@@ -108,7 +109,9 @@ def travelled(begin: Begin, chooser: random.Random) -> Journey:
     quick = ("batch.smallest=32", "batch.largest=32")
     run = begin(*SMALL, *quick, "schedule.duration_seconds=7200", f"limits.trials={TRIALS}")
     seen = run.until(some(EpochFinished, chooser.randint(1, 7)))
-    time.sleep(chooser.uniform(0.0, 2.0))  # about two epochs: any point of an epoch, a checkpoint, a change of trials
+    ends = [event.at for event in seen if isinstance(event, EpochFinished)]
+    epoch = (ends[-1] - next(event.at for event in seen if isinstance(event, TrialPrepared))) / len(ends)
+    time.sleep(chooser.uniform(0.0, 2.0) * epoch)  # any point of an epoch, a checkpoint, a change of trials
     mark, host = mark_of(run), worker_host(run.process.pid)
     maps = Path(f"/proc/{rank_of(run)}/maps").read_text()
     assert re.search(rf"{mark.folder}/\S+/heartbeats$", maps, re.MULTILINE), "what ranks share goes with the run"

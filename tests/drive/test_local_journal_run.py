@@ -48,7 +48,5 @@ def test_a_run_with_its_journal_on_the_drivers_own_disk_is_driven_and_taken_up_f
 
 
 def test_a_place_that_is_none_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    conf = configure(["storage.journal=nowhere", f"runs={tmp_path}"])
-
     with pytest.raises(BadConfiguration, match=r"storage\.journal is 'shared', or 'local:FOLDER'"):
-        make_plan(conf, this_machine(conf))
+        configure(["storage.journal=nowhere", f"runs={tmp_path}"])

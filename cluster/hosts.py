@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import LINE, LONGEST_SECONDS, WORD, Head, Invited, NodesAsked, NodesConf, Place, form
+from cluster.place import LINE, LONGEST_SECONDS, MOST_NODES, WORD, Head, Invited, NodesAsked, NodesConf, Place, form
 
 REACHED = "aiperf: this host is ready"
 """What a host says when all that it needs is there."""
@@ -55,7 +55,7 @@ class HostsConf(NodesConf):
     hostfile: str | None = None
     """A file of mpirun or horovodrun instead: HOST slots=N in each line. Slots are said not to be honoured: a worker has all
     accelerators of a node, or accelerators_per_worker."""
-    fewest_hosts: int | None = field(default=None, metadata={"least": 1})
+    fewest_hosts: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
     """The run begins with so many of them where others cannot be reached or have not joined; none: it needs them all."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long the hosts may take to join."""

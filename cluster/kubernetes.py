@@ -13,6 +13,8 @@ from cluster.manifests import kuberay, plain_jobs
 from cluster.manifests.asked import Asked
 from cluster.place import (
     LONGEST_SECONDS,
+    MOST_NODES,
+    MOST_OF_A_NODE,
     BatchConf,
     Demand,
     Existing,
@@ -53,27 +55,27 @@ class KubernetesConf(BatchConf):
     one for the workers."""
     namespace: str = field(default="default", metadata=form(_LABEL, _DNS_LABEL))
     """It must be there."""
-    max_workers: int = field(default=1, metadata={"least": 1})
+    max_workers: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
     """Pods of workers, a node of Ray each; all of them are asked for as the run begins."""
-    min_workers: int = field(default=0, metadata={"least": 0})
+    min_workers: int = field(default=0, metadata={"least": 0, "most": MOST_NODES})
     """So many are kept in any case (kuberay)."""
-    start_workers: int = field(default=1, metadata={"least": 1})
+    start_workers: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
     """The run begins when so many have joined; the others may come at any time."""
     join_seconds: float = field(default=1800.0, metadata={"least": 1, "most": LONGEST_SECONDS})
     """How long they may take: new nodes, and images that are pulled."""
-    accelerators: int = field(default=0, metadata={"least": 0})
+    accelerators: int = field(default=0, metadata={"least": 0, "most": MOST_OF_A_NODE})
     """Of each worker's pod."""
     accelerator_resource: str = field(
         default="nvidia.com/gpu",
         metadata=form(rf"{_SUBDOMAIN}/{_NAME}", "a resource's name, DOMAIN/NAME, nvidia.com/gpu"),
     )
     """As the cluster's device plugin names them."""
-    cpus: int = field(default=4, metadata={"least": 1})
+    cpus: int = field(default=4, metadata={"least": 1, "most": MOST_OF_A_NODE})
     """Of each worker's pod: asked for and never exceeded; likewise below."""
     memory: str = field(default="16Gi", metadata=form(_QUANTITY, "a whole number with a unit, 16Gi"))
     shared_memory: str = field(default="4Gi", metadata=form(_QUANTITY, "a whole number with a unit, 4Gi"))
     """/dev/shm of each pod; counted as its memory."""
-    head_cpus: int = field(default=2, metadata={"least": 1})
+    head_cpus: int = field(default=2, metadata={"least": 1, "most": MOST_OF_A_NODE})
     """Of the head's pod, which holds Ray's head and the driver, and trains nothing."""
     head_memory: str = field(default="8Gi", metadata=form(_QUANTITY, "a whole number with a unit, 8Gi"))
     runs_claim: str = field(default="aiperf-runs", metadata=form(_SUBDOMAIN, _DNS_NAME))
@@ -107,14 +109,14 @@ class KubernetesConf(BatchConf):
     """Of the head, whose autoscaler asks for pods (kuberay); none: one is made with no more rights than that takes."""
     token_secret: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
     """Secret whose key auth_token holds Ray's token; none: KubeRay makes one; without KubeRay the driver does."""
-    user: int = field(default=1000, metadata={"least": 1})
+    user: int = field(default=1000, metadata={"least": 1, "most": 2**32 - 2})
     """Number of the user and group that all containers run as, and that the claims' files belong to. Never root."""
     env: list[str] = field(
         default_factory=list,
         metadata=form(r"[A-Za-z_][A-Za-z0-9_]*=[^\x00\r\n]*", "NAME=VALUE in one line, NCCL_SOCKET_IFNAME=eth0"),
     )
     """NAME=VALUE each, of all pods: NCCL_SOCKET_IFNAME=eth0. No secrets: whoever may read the job reads them."""
-    restarts: int = field(default=3, metadata={"least": 0})
+    restarts: int = field(default=3, metadata={"least": 0, "most": 1000})
     """So often the job is begun anew after a loss of its head: the run goes on from its journal."""
     keep_seconds: int = field(default=600, metadata={"least": 0, "most": LONGEST_SECONDS})
     """The pods stay so long after the end."""

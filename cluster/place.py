@@ -15,6 +15,10 @@ from typing import Protocol
 
 LONGEST_SECONDS = 366 * 86400
 """Of whatever is waited for."""
+MOST_NODES = 1_000_000
+"""Of any number of hosts, nodes or pods: six times the 158,976 nodes of Fugaku."""
+MOST_OF_A_NODE = 65_536
+"""Processors, or accelerators, of one node."""
 LINE = r"[^\x00\r\n]+"
 """A regular expression of a text that is one line, and not empty."""
 BYTES = r"(?i:[1-9][0-9]{0,15}[KMGT](i?B)?)"

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cluster.place import LONGEST_SECONDS, Demand, Existing, NodesAsked, NodesConf, Place, form
+from cluster.place import (
+    LONGEST_SECONDS,
+    MOST_NODES,
+    MOST_OF_A_NODE,
+    Demand,
+    Existing,
+    NodesAsked,
+    NodesConf,
+    Place,
+    form,
+)
 
 
 @dataclass
@@ -22,15 +32,15 @@ class RayConf(NodesConf):
         ),
     )
     """HOST:PORT of its head; auto: the Ray of this host."""
-    nodes: int = field(default=1, metadata={"least": 1})
+    nodes: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
     """So many nodes are waited for before the run begins; more may come at any time."""
     patience_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long."""
-    ask_nodes: int = field(default=0, metadata={"least": 0})
+    ask_nodes: int = field(default=0, metadata={"least": 0, "most": MOST_NODES})
     """So many nodes are asked of its autoscaler for as long as the run goes on, each with what a worker takes; 0: none."""
-    ask_cpus: int = field(default=1, metadata={"least": 1})
+    ask_cpus: int = field(default=1, metadata={"least": 1, "most": MOST_OF_A_NODE})
     """Processors of each node that is asked for, all of them."""
-    ask_accelerators: int = field(default=0, metadata={"least": 0})
+    ask_accelerators: int = field(default=0, metadata={"least": 0, "most": MOST_OF_A_NODE})
     """Accelerators of each node that is asked for, all of them."""
 
     def nodes_asked(self) -> NodesAsked:

@@ -19,6 +19,8 @@ from cluster.place import (
     HEAD_LOST,
     LINE,
     LONGEST_SECONDS,
+    MOST_NODES,
+    MOST_OF_A_NODE,
     WORD,
     BatchConf,
     ClusterError,
@@ -97,9 +99,9 @@ class SlurmConf(BatchConf):
     running. Within one (salloc) it takes place there."""
 
     kind: str = "slurm"
-    nodes: int = field(default=1, metadata={"least": 1})
+    nodes: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
     """Nodes of the job."""
-    fewest_nodes: int | None = field(default=None, metadata={"least": 1})
+    fewest_nodes: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
     """The run begins with so many where the others have not joined in time; none: it needs them all."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """How long the nodes may take to join."""
@@ -114,7 +116,7 @@ class SlurmConf(BatchConf):
     """Whole nodes: what others compute on them would be measured too."""
     gpus_per_node: str | None = field(default=None, metadata=form(_GPUS, "as sbatch takes it, 8, or a100:8"))
     """As sbatch takes it: 8, or a100:8. None: what the site gives with its nodes."""
-    cpus_per_node: int | None = field(default=None, metadata={"least": 1})
+    cpus_per_node: int | None = field(default=None, metadata={"least": 1, "most": MOST_OF_A_NODE})
     """None: with whole nodes all of them, else the site's default."""
     memory_per_node: str | None = field(
         default=None,
@@ -147,7 +149,7 @@ class SlurmConf(BatchConf):
         default_factory=list, metadata=form(r"--" + LINE, "a long option of sbatch, --mail-type=END")
     )
     """More arguments of sbatch, as they are: --mail-type=END."""
-    repeat: int = field(default=1, metadata={"least": 1})
+    repeat: int = field(default=1, metadata={"least": 1, "most": 1000})
     """So many equal runs, one after the other, as an array of jobs: how repeatable is the score?"""
 
     def check(self) -> None:

@@ -72,7 +72,7 @@ class TrainerConf:
     """Epochs after which the learning rate would reach zero; shorter rounds keep the slope. None: the epochs of the schedule's
     last round, as a run's configuration then says (schedule=quick)."""
     momentum: float = field(default=0.9, metadata={"least": 0, "most": 0.9999})
-    """Nearer to 1 the mean is over more steps than a trial has, and from 1 − 2⁻²⁵ on it is 1 in FP32: nothing is forgotten."""
+    """Nearer to 1 the mean is over more steps than a trial has; from 0.99999997 on it is 1 in FP32: nothing is forgotten."""
     weight_decay: float = field(default=5e-5, metadata={"least": 0, "most": 1})
     """At 1 weights shrink by the learning rate itself in each step: more would outweigh any gradient."""
     label_smoothing: float = field(default=0.1, metadata={"least": 0, "below": 1})

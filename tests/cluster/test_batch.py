@@ -81,4 +81,4 @@ def test_options_that_no_run_can_have_are_refused_before_anything_is_submitted(
     assert main(["+cluster=slurm", "executor=inline"]) == 2
 
     assert not (here / "submitted").exists()
-    assert "cluster.nodes is at least 1; found 0" in capsys.readouterr().err
+    assert "cluster.nodes lies between 1 and 1000000; found 0" in capsys.readouterr().err

@@ -263,9 +263,9 @@ def test_two_runs_have_objects_of_two_names_that_the_api_takes(one: str, other: 
     [
         ("cluster.image=", "cluster.image is the image that all pods run"),
         ("cluster.operator=helm", "cluster.operator is one of kuberay, none; found 'helm'"),
-        ("cluster.max_workers=0", "cluster.max_workers is at least 1; found 0"),
+        ("cluster.max_workers=0", "cluster.max_workers lies between 1 and 1000000; found 0"),
         ("cluster.start_workers=3", "are at most cluster.max_workers; found 0, 3 and 1"),
-        ("cluster.user=0", "cluster.user is at least 1; found 0"),
+        ("cluster.user=0", "cluster.user lies between 1 and 4294967294; found 0"),
         ("cluster.memory=lots", "cluster.memory is a whole number with a unit, 16Gi; found 'lots'"),
         ("cluster.runs_path=/tmp/runs", "cluster.runs_path is an absolute path"),
         ("cluster.data_path=/runs/data", "cluster.runs_path and cluster.data_path lie apart"),

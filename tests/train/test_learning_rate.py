@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.train.learning_rate import learning_rate
+from aiperf.train.optimiser import EagerSgd
 from aiperf.train.trainer_config import TrainerConf
 from tests.train.orders import epochs, order, train
 
@@ -61,13 +61,13 @@ def test_steps_of_a_warmed_up_epoch_are_done_at_a_rising_rate(tmp_path: Path, mo
     """150 images at batch 64, against a reference of 8: three steps an epoch, k = 8."""
     conf = TrainerConf(threads=1, precision="fp32", learning_rate=0.001, scale_learning_rate=True, reference_batch=8)
     used: list[float] = []
-    step = torch.optim.SGD.step
+    step = EagerSgd.step
 
-    def noting(optimiser: torch.optim.SGD, *arguments: object) -> object:
+    def noting(optimiser: EagerSgd) -> None:
         used.append(optimiser.param_groups[0]["lr"])
-        return step(optimiser, *arguments)
+        step(optimiser)
 
-    monkeypatch.setattr(torch.optim.SGD, "step", noting)
+    monkeypatch.setattr(EagerSgd, "step", noting)
 
     words = epochs(train(order(last_epoch=2, batch_size=64), tmp_path, conf))
 

@@ -32,7 +32,7 @@ def test_a_ranking_run_trains_by_sgd_with_momentum_09_and_weight_decay_5e_5() ->
 
     (group,) = optimiser.param_groups
     assert (group["momentum"], group["weight_decay"], group["nesterov"]) == (0.9, 5e-5, False)
-    assert type(optimiser) is torch.optim.SGD
+    assert isinstance(optimiser, torch.optim.SGD)
 
 
 def test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_ends_after_60_epochs() -> None:

@@ -74,6 +74,14 @@ class OneRealAtATime(LoadScopeScheduling):  # type: ignore[misc]  # without stub
     def _split_scope(self, nodeid: str) -> str:
         return "real processes" if nodeid.startswith(REAL_PROCESSES) else nodeid.partition("::")[0]
 
+    def remove_node(self, node: Any) -> Any:
+        """A worker that crashed: its files that are done are not given out again, with nothing left to run, since nobody would
+        ever tell of their end. (xdist 3.8)"""
+        done = [scope for scope, tests in self.assigned_work[node].items() if all(tests.values())]
+        for scope in done:
+            del self.assigned_work[node][scope]
+        return super().remove_node(node)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneRealAtATime:

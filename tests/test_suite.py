@@ -34,3 +34,21 @@ def test_of_two_workers_one_alone_runs_the_tests_of_real_processes(tmp_path: Pat
     assert len(ran["drive"]) == 1
     assert ran["drive"] == ran["train_ranks"]
     assert ran["rules"] - ran["drive"], "the other worker is not idle meanwhile"
+
+
+def test_a_worker_that_crashes_fails_the_suite_and_does_not_stop_it(tmp_path: Path) -> None:
+    """It had done other files by then: xdist gave these out again, with nothing left to run, and waited for their end."""
+    (tmp_path / "tests").mkdir()
+    for number in range(8):
+        (tmp_path / "tests" / f"test_{number}.py").write_text("def test_passes(): pass\n")
+    (tmp_path / "tests" / "test_last.py").write_text("import os\ndef test_crashes(): os._exit(1)\n")
+    shutil.copy(HERE / "conftest.py", tmp_path / "tests" / "conftest.py")
+
+    words = ["-q", "-n", "2", "-p", "no:cacheprovider", "--max-worker-restart=2", "tests"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert ended.returncode != 0
+    assert "8 passed" in ended.stdout, ended.stdout
+    assert "crashed while running 'tests/test_last.py::test_crashes'" in ended.stdout

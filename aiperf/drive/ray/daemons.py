@@ -52,6 +52,11 @@ class Runtime:
         started: dict[str, list[Any]] = {} if node is None else node.all_processes
         return cls({name: entries[0].process for name, entries in started.items() if name in NEEDED and entries})
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this process has started them: what they start has the limits of its control group, then."""
+        return bool(self._processes)
+
     def check(self) -> None:
         """Raises RuntimeLost when one of them has ended, or stays stopped."""
         now = time.monotonic()

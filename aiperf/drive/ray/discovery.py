@@ -12,6 +12,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.config import ALL, RunConf
+from aiperf.drive.ray.daemons import Runtime
 from aiperf.drive.ray.slots import Slot, Slots, slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import WorkerShape
@@ -44,9 +45,10 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
         if any(share.node in excluded for share in slot.shares):
             continue
         of_node.setdefault(slot.node, slot)
-    own = ray.get_runtime_context().get_node_id()
+    own = ray.get_runtime_context().get_node_id() if Runtime.of_this_process().is_own else ""
     shares = [share for slot in of_node.values() for share in slot.shares]
-    # this one needs no process of Ray's to be started, which then lacks where a worker's actor is waited for
+    # Of its own Ray's node this process knows what workers will find there. No process of Ray's has to start for that, while a
+    # worker's actor waits for one. A Ray of others may give its processes less, or more, than this one has.
     systems: dict[str, System] = {own: describe()} if any(share.node == own for share in shares) else {}
     asked = {_ask(share.node): share for share in shares if share.node != own}
     done = ray.wait([*asked], num_returns=len(asked), timeout=PROBE_SECONDS)[0] if asked else []
